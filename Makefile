@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 AUDIT := .tools/audit
 
-.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long upgrade-check lint types schema docs screenshots bench bench-peers interoperability trace-send wheel sbom audit lock image-base clean
+.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long upgrade-check lint types schema docs screenshots bench bench-peers interoperability trace-send wheel chart sbom audit lock image-base clean
 
 setup: $(STAMP)
 
@@ -69,16 +69,16 @@ lint: setup
 	$(VENV)/bin/lint-imports
 
 types: setup
-	$(PY) -m mypy platform/config platform/agentkit platform/db platform/console platform/outbound platform/telemetry platform/templating platform/terminal apps examples
+	$(PY) -m mypy platform/parley platform/agentkit platform/config apps examples
 	$(PY) -m mypy --strict tests/agentkit/author_example.py
 
 # The client API's description, which clients are generated from.
 schema: setup
 	$(PY) manage.py spectacular --validate --fail-on-warn --file docs/client-api/openapi.yaml
 
-# The documentation as a site, in site/. A broken link is an error.
+# The documentation as a site, in site/. A broken link is an error; with --quiet it would be none.
 docs: setup
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 # The main pages at every size and in both themes, in var/screenshots; needs Chromium.
 screenshots: setup
@@ -100,9 +100,15 @@ interoperability: setup
 trace-send: setup
 	@$(PY) -m benchmarks.trace_send $(TRACE)
 
-# What an installation needs besides requirements.lock: dist/parley_platform-*.whl
+# What an installation needs besides requirements.lock: dist/parley_platform-*.whl; and agentkit and the client, each alone
 wheel: setup
 	@$(PY) -m hatchling build --target wheel --directory dist
+	@cd platform/agentkit && $(CURDIR)/$(PY) -m hatchling build --target wheel --directory $(CURDIR)/dist
+	@cd platform/parley/terminal && $(CURDIR)/$(PY) -m hatchling build --target wheel --directory $(CURDIR)/dist
+
+# A Helm chart of deploy/kubernetes: dist/parley-*.tgz. IMAGE="registry.your-company.example/parley"
+chart: setup
+	@$(PY) deploy/tools/helm.py dist $(if $(IMAGE),--image $(IMAGE))
 
 # The list of all packages that an installation has, as CycloneDX: dist/sbom.json
 sbom: $(AUDIT)/.installed

@@ -15,6 +15,6 @@ def use_the_project_interpreter() -> None:
 
 if __name__ == "__main__":
     use_the_project_interpreter()
-    from console.program import main
+    from parley.program import main
 
     main()

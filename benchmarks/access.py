@@ -34,7 +34,7 @@ def here(profiled: str = "") -> None:
     """In this installation."""
     import django
 
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
     django.setup()
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
@@ -64,7 +64,7 @@ def ways() -> dict[str, Callable[[], object]]:
     from apps.a2a.authentication import authenticate
     from apps.accounts.authentication import session_user
     from apps.accounts.models import ApiKey, User
-    from apps.api.sessions import Sessions
+    from apps.conversations.api.sessions import Sessions
     from apps.web.roles import role_refusal
     from examples.showcase import DEMO
 

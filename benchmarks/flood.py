@@ -154,7 +154,7 @@ async def first_tasks(target: Target, agent: str, key: str, times: int) -> list[
 
 
 def inside(do: Callable[[], None]) -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
     django.setup()
     do()
 

@@ -29,17 +29,17 @@ async def draw(target: Target, scale: Scale) -> Figures:
 def measured(steps: int, rounds: int) -> Figures:
     import django
 
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
     django.setup()
     from django.template.loader import render_to_string
 
     from apps.plans import pictures
     from benchmarks import plans
 
-    boxes, rows, now = plans.boxes(steps), plans.rows(steps), plans.BEGAN
+    boxes, now = plans.boxes(steps), plans.BEGAN
     ways: dict[str, Callable[[], str]] = {
         "graph": lambda: render_to_string("plans/_graph.html", {"graph": pictures.draw_graph(boxes)}),
-        "in time": lambda: render_to_string("plans/_gantt.html", {"gantt": pictures.draw_gantt(rows, now)}),
+        "in time": lambda: render_to_string("plans/_gantt.html", {"gantt": pictures.draw_gantt(boxes, now)}),
     }
     figures: Figures = {}
     for title, way in ways.items():

@@ -16,7 +16,7 @@ from string import Template
 
 import django
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 django.setup()
 
 from django.db import connection, transaction  # noqa: E402  (needs Django's apps, as do those below)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import django
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 django.setup()
 
 from django.utils import timezone  # noqa: E402  (needs Django's apps, as do those below)

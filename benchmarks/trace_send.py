@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -66,7 +67,7 @@ class Trace:
 
 
 def prepare(folder: str) -> str:
-    os.environ |= {"DATA_DIR": folder, "DJANGO_SETTINGS_MODULE": "config.settings", "ACTS_PER_MINUTE": "100000"}
+    os.environ |= {"DATA_DIR": folder, "DJANGO_SETTINGS_MODULE": "parley.settings", "ACTS_PER_MINUTE": "100000"}
     for name in ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL"):
         os.environ.pop(name, None)
     import django
@@ -74,7 +75,7 @@ def prepare(folder: str) -> str:
     django.setup()
     from django.core.management import call_command
 
-    Path(folder, "static").mkdir()
+    Path(folder, "static").mkdir(exist_ok=True)
     call_command("migrate", verbosity=0)
     from io import StringIO
 
@@ -97,7 +98,7 @@ async def trace(key: str, door: str) -> tuple[Trace, float]:
     """The trace of a send, and an untraced send's processor time in ms."""
     import httpx
 
-    from config.asgi import application
+    from parley.asgi import application
 
     transport = httpx.ASGITransport(application)
     headers = {"Authorization": f"Bearer {key}"}
@@ -129,8 +130,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trace_send")
     parser.add_argument("--list", action="store_true", help="every file and function, with its calls")
     parser.add_argument("--door", choices=["a2a", "api"], default="a2a")
+    parser.add_argument("--database", type=Path, help="a migrated SQLite file, which is copied; migrating takes longer")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="parley-trace-", ignore_cleanup_errors=True) as folder:
+        if options.database:
+            shutil.copyfile(options.database, Path(folder, "parley.sqlite3"))
         key = prepare(folder)
         from apps.engine import jobs
 

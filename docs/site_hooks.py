@@ -1,4 +1,7 @@
-"""MkDocs hooks: the site also has agentkit's README, which stays beside its package in the repository."""
+"""MkDocs hooks: what leads out of this folder.
+
+The site also has agentkit's README, which stays beside its package in the repository. It has no other file from there.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from mkdocs.structure.files import File, Files
 README = Path(__file__).parents[1] / "platform" / "agentkit" / "README.md"
 PAGE = "how-to/agentkit.md"
 LINK = re.compile(r"\((?:\.\./)+platform/agentkit/README\.md")
+UPWARD = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)]*)\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -21,6 +25,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links to the README lead to that page."""
+    """Let links to the README lead to that page, and leave of other links out of `docs` only their words."""
     folder = posixpath.dirname(page.file.src_uri)
-    return LINK.sub(f"({posixpath.relpath(PAGE, folder or '.')}", markdown)
+
+    def within(link: re.Match[str]) -> str:
+        return link[1] if posixpath.normpath(posixpath.join(folder, link[2])).startswith("..") else link[0]
+
+    return UPWARD.sub(within, LINK.sub(f"({posixpath.relpath(PAGE, folder or '.')}", markdown))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,20 @@ class Loaded:
 def load_showcase() -> Loaded:
     """Creates what is missing and keeps people's changes. Safe at every start."""
     logins = _make_people()
-    problems = [problem for shown in (*GENERAL_AGENTS, *AGENTS) if (problem := _register(shown))]
+    problems = [f"Examples need more packages ({missing}). {INSTALL}"] if (missing := _missing_packages()) else []
+    problems += [problem for shown in (*GENERAL_AGENTS, *AGENTS) if (problem := _register(shown))]
     problems += [problem for slug in PLANS if (problem := _register_plan(slug))]
     return Loaded(logins, tuple(problems))
+
+
+PACKAGES = ("dateparser", "fpdf", "matplotlib")
+"""What the extra `showcase` of pyproject.toml installs."""
+
+INSTALL = "To have all examples, install parley-platform[showcase]."
+
+
+def _missing_packages() -> str:
+    return ", ".join(name for name in PACKAGES if find_spec(name) is None)
 
 
 def plan_file(slug: str) -> Path:
@@ -103,8 +115,8 @@ def plan_file(slug: str) -> Path:
 
 
 GENERAL_AGENTS = (
-    ShowcaseAgent(settings.ROUTER_AGENT, "apps.features.routing.router:Router", GENERAL),
-    ShowcaseAgent(settings.DEFAULT_AGENT, "apps.features.routing.assistant:Assistant", GENERAL, position=1),
+    ShowcaseAgent(settings.ROUTER_AGENT, "apps.routing.router:Router", GENERAL),
+    ShowcaseAgent(settings.DEFAULT_AGENT, "apps.routing.assistant:Assistant", GENERAL, position=1),
 )
 
 
@@ -152,13 +164,13 @@ def _register(shown: ShowcaseAgent) -> str:
 
 
 def _is_somebodys(handler: str, shown: str) -> bool:
-    """Did a person choose the handler? Removed showcase handlers do not count."""
+    """Did a person choose the handler? Those that a version before had do not count."""
     if handler == shown:
         return False
     try:
         load_handler(handler)
     except HandlerError:
-        return not handler.startswith("examples.")
+        return not handler.startswith(("examples.", "apps."))
     return True
 
 

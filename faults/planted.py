@@ -37,9 +37,7 @@ def no_fence() -> None:
 
 def no_sweep() -> None:
     """Nobody looks for runs that the queue or their worker has lost."""
-    from apps.engine import jobs
-
-    jobs.sweep.run = lambda: 0
+    _put("apps.engine.jobs.sweep", lambda: 0)
 
 
 def no_owner_filter() -> None:
@@ -78,7 +76,7 @@ def listener_after_commit() -> None:
     from django.db import transaction
 
     from apps.a2a import webhooks
-    from db.sql import write_transaction
+    from parley.db.sql import write_transaction
 
     queue_deliveries = webhooks.queue_deliveries
 
@@ -122,15 +120,15 @@ def redirect_followed() -> None:
 
     from apps.a2a.webhooks import CallResult
 
-    async def call(self: Any, claimed: Any) -> Any:
-        async with httpx.AsyncClient(follow_redirects=True, trust_env=False) as client:
+    async def call(client: Any, claimed: Any) -> Any:
+        async with httpx.AsyncClient(follow_redirects=True, trust_env=False) as plain:
             try:
-                answer = await client.post(claimed.url, headers=claimed.headers, content=claimed.body)
+                answer = await plain.post(claimed.url, headers=claimed.headers, content=claimed.body)
             except httpx.HTTPError as error:
                 return CallResult(error=str(error))
         return CallResult(answer.status_code)
 
-    _put("apps.a2a.webhooks.DeliveryWorker._call", call)
+    _put("apps.a2a.webhooks._call", call)
 
 
 def no_sanitizer() -> None:

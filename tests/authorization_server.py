@@ -1,7 +1,5 @@
 """A little OAuth2 authorization server that takes nothing on trust: exact redirects, PKCE, and grants good once."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib
@@ -18,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from apps.features.credentials import oauth
-from apps.features.credentials.models import OAuthService
+from apps.credentials import oauth
+from apps.credentials.models import OAuthService
 from tests.remote.scripted import serving_app
 
 CLIENT, SECRET = "parley-here", "client-secret-0ddba11"

@@ -4,17 +4,15 @@ Access that ends between a commit and the return to autocommit would spoil the t
 each test waits for them while it may use the database.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-import db
+from parley import db
 
 MOST_SECONDS = 20.0
 
@@ -25,18 +23,16 @@ _under_way: set[Future[object]] = set()
 def known() -> Iterator[None]:
     """All calls are remembered while they run, also what a canceled task has left."""
 
-    def remembering(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
-        def remembered(*args: Any, **kwargs: Any) -> Future[Any]:
-            future = submit(*args, **kwargs)
-            _under_way.add(future)
-            future.add_done_callback(_under_way.discard)
-            return future
+    enqueue = db.DatabaseThreads.enqueue
 
-        return remembered
+    def remembering(*args: Any, **kwargs: Any) -> Future[Any]:
+        future = enqueue(*args, **kwargs)
+        _under_way.add(future)
+        future.add_done_callback(_under_way.discard)
+        return future
 
     with pytest.MonkeyPatch.context() as patch:
-        for way in (db.DatabaseThreads.submit, db.DatabaseThreads.submit_for_stream):
-            patch.setattr(db.DatabaseThreads, way.__name__, remembering(way))
+        patch.setattr(db.DatabaseThreads, "enqueue", remembering)
         yield
 
 

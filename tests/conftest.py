@@ -19,20 +19,20 @@ from kombu import Queue
 from pytest_django import DjangoDbBlocker
 from structlog.contextvars import clear_contextvars
 
-import db as database
 from apps.accounts.models import User
 from apps.accounts.refusals import refusals
 from apps.agents import signing
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.budgets import spending
 from apps.engine import jobs
-from apps.features.budgets import spending
 from apps.installation import current
 from apps.limits import current as limits
 from apps.remote import circuit_breaker
 from apps.remote.federation import known
 from apps.remote.identity.did_web import resolver
-from telemetry import logs
+from parley import db as database
+from parley.telemetry import logs
 from tests import background, emptying, patterns, stack
 
 # On a busy machine an example may be slow; the test's timeout ends a hanging one. The usual examples are the same each

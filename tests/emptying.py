@@ -4,8 +4,6 @@ Django truncates all tables, which takes PostgreSQL over a second, and writes co
 This deletes rows, and keeps those from migrations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """A Python client, generated from the committed schema as the documentation says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -17,8 +15,9 @@ def generate(folder: Path) -> subprocess.CompletedProcess[str]:
     """Write the package; generator warnings fail."""
     programs = Path(sys.executable).parent
     command = [programs / "openapi-python-client", "generate", "--path", SCHEMA, "--meta", "none"]
+    command += ["--config", SCHEMA.with_name("generator.yaml"), "--fail-on-warning"]
     return subprocess.run(
-        [*command, "--output-path", folder / PACKAGE, "--fail-on-warning"],
+        [*command, "--output-path", folder / PACKAGE],
         env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},  # it calls ruff
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -1,12 +1,10 @@
 """Mutation tests of the code that carries the invariants.
 
-`python -m tests.mutants [--count N] [--seed N] [--services] [--tests FOLDER] [--only FILE] [--into FILE]` tries N
-changes (Cosmic Ray's), chosen by seed, in a copy. It runs the tests that reach the changed module: those of `make
-test`, with `--services` then those of `make test-services`. It prints survivors and the share killed. `--tests` uses
-another checkout's tests; `--only` repeats the survivors that `--into` wrote to a file.
+`python -m tests.mutants [--count N] [--seed N] [--services] [--only FILE] [--into FILE]` tries N changes (Cosmic
+Ray's), chosen by seed, in a copy. It runs the tests that reach the changed module: those of `make test`, with
+`--services` then those of `make test-services`. It prints survivors and the share killed. `--only` repeats the
+survivors that `--into` wrote to a file.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
@@ -34,7 +32,7 @@ MODULES = {
     "apps/record/runs.py": ("tests/engine/test_leases.py", "tests/engine", "tests/record"),
     "apps/record/feed.py": ("tests/record", "tests/a2a"),
     "apps/record/sync.py": ("tests/record", "tests/api"),
-    "apps/features/signing/signatures.py": ("tests/record",),
+    "apps/optional/signing/signatures.py": ("tests/record",),
     "apps/record/content/strict_json.py": ("tests/conformance", "tests/a2a", "tests/api"),
     "apps/record/models.py": ("tests/record", "tests/engine", "tests/a2a", "tests/api"),
     "apps/record/execution.py": ("tests/engine", "tests/record"),
@@ -47,8 +45,8 @@ MODULES = {
     "apps/plans/engine.py": ("tests/plans",),
     "apps/plans/transitions.py": ("tests/plans",),
     "apps/plans/graphs.py": ("tests/plans",),
-    "platform/outbound/targets.py": ("tests/outbound", "tests/remote"),
-    "platform/outbound/exchanges.py": ("tests/outbound", "tests/remote"),
+    "platform/parley/outbound/targets.py": ("tests/outbound", "tests/remote"),
+    "platform/parley/outbound/exchanges.py": ("tests/outbound", "tests/remote"),
 }
 """What is changed, and the tests that reach it: the nearest first."""
 
@@ -114,7 +112,7 @@ def survives(mutant: Mutant, copy: Path, *, services: bool) -> bool:
 
 def _pass(copy: Path, tier: str, files: list[str]) -> bool:
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", TIERS[tier].marks, *files]
-    options += ["-o", "addopts=-p tests.profile"]  # another checkout may lack our markers
+    options += ["-o", "addopts=-p tests.profile"]
     environment = {**TIERS[tier].environment, **os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'platform'}"}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # changes are too quick for bytecode timestamps
     command = [sys.executable, "-m", "pytest", *options]
@@ -133,7 +131,6 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--services", action="store_true")
-    parser.add_argument("--tests", type=Path, default=ROOT)
     parser.add_argument("--only", type=Path)
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
@@ -148,10 +145,6 @@ def main() -> None:
             copy = Path(folder, f"mutants{os.getpid()}_{number}")
             left_out = shutil.ignore_patterns(".venv", ".git", "var", ".mypy_cache", "__pycache__", ".tools")
             shutil.copytree(ROOT, copy, ignore=left_out)
-            if given.tests != ROOT:
-                shutil.rmtree(copy / "tests")
-                shutil.copytree(given.tests / "tests", copy / "tests", ignore=left_out)
-                shutil.copy(given.tests / "pyproject.toml", copy)
             free.put(copy)
 
         unchanged = free.get()

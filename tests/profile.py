@@ -15,7 +15,7 @@ from tests import patterns
 
 patterns.folder()  # before parallel workers begin, so that all have one
 os.environ["INSTALLATION"] = f"parley-test-{uuid.uuid4().hex[:8]}"
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 os.environ["SECRET_KEY"] = "a key for tests alone, which protects nothing at all"
 os.environ["MASTER_KEY"] = "YSBrZXkgZm9yIHRlc3RzIGFsb25lLCAzMiBieXRlcyE"
 os.environ["MODEL_TITLES"] = "false"  # a scripted endpoint answers agents alone

@@ -4,23 +4,22 @@ Checks style and types, then runs the tests that the change reaches: through imp
 templates, styles and scripts through names and apps. The nearest tests run first; what does not fit is listed.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("apps", "config", "examples", "agentkit", "db", "console", "outbound", "templating", "tests", "faults")
-PLATFORM = ("agentkit", "config", "console", "db", "outbound", "templating")
-TYPED = (*(f"platform/{name}" for name in PLATFORM), "apps", "examples")
+PACKAGES = ("agentkit", "apps", "benchmarks", "examples", "faults", "interoperability", "parley", "tests")
+TYPED = ("platform/", "apps/", "examples/")
+FACES = {"admin": "operators", "console": "operators", "api": "api", "pages": "web"}
+"""The folders of tests for what operators, clients and people see of an app."""
 SECONDS = 60.0
 FURTHEST = 4
 """How many imports away from a change a test may be, to be tried here."""
@@ -40,9 +39,8 @@ def _git(*words: str) -> list[str]:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def reached(files: Iterable[Path]) -> list[str]:
+def reached(files: list[Path]) -> list[str]:
     """The reached test files, the nearest first."""
-    files = list(files)
     distances: dict[str, int] = {}
 
     def near(test: Path, distance: int) -> None:
@@ -79,19 +77,21 @@ def _module(path: Path) -> str:
 
 
 def _by_names(files: list[Path], near: Near) -> None:
-    """Pages, commands and settings are looked up by name, so their tests are too."""
+    """Faces, commands, templates and settings are looked up by name, so their tests are too."""
     tests = {test: test.read_text() for test in (ROOT / "tests").rglob("test_*.py")}
     for path in files:
         parts = path.relative_to(ROOT).parts
         if parts[0] not in ("apps", "platform", "templates", "static") or path.name == "__init__.py":
             continue
-        app = parts[1] if parts[0] != "static" else "web"
         dotted = _module(path) if path.suffix == ".py" else path.name
+        stem = path.stem if path.stem not in FACES else parts[1]
+        faces = {FACES[one] for one in (*parts[1:-1], path.stem) if one in FACES}
+        folders = faces or ({"web"} if path.suffix != ".py" else set())
         for test, text in tests.items():
-            if test.stem.removeprefix("test_") in path.stem or path.stem in test.stem or dotted in text:
+            if test.stem.removeprefix("test_") in stem or stem in test.stem or dotted in text:
                 near(test, 1)
-            elif test.parent.name == app and path.suffix != ".py":
-                near(test, FURTHEST)
+            elif test.parent.name in folders:
+                near(test, 2 if parts[1].rstrip("s") in test.stem else FURTHEST)
 
 
 class Deadline:

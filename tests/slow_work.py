@@ -3,8 +3,6 @@
 Slow are: hashing a password, rendering a template, opening a socket, starting a program, and changing files.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

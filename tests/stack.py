@@ -4,8 +4,6 @@ Embedded it is `manage.py serve`; on services a web server, a Celery worker and 
 and channel names on the servers of the environment or the caller.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -34,7 +32,7 @@ SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
 COLLECT = """
 import django
 django.setup()
-from config.static_files import collect_if_changed
+from parley.serving.static_files import collect_if_changed
 collect_if_changed()
 """
 MIGRATE = """
@@ -62,13 +60,13 @@ NO_MATTER = {
 TELEMETRY = ("OTEL_", "LOG_", "SENTRY_")
 """Settings that change nothing of what a new Parley begins with, and beginnings of the names of others."""
 UVICORN = [
-    "--loop", "uvloop", "--http", "config.uvicorn_http:BoundedHttp", "--ws", "websockets-sansio",
+    "--loop", "uvloop", "--http", "parley.uvicorn_http:BoundedHttp", "--ws", "websockets-sansio",
     "--ws-max-size", "1048576", "--timeout-graceful-shutdown", "1", "--no-access-log", "--log-level", "warning",
 ]  # fmt: skip
 """As docs/reference/settings.md recommends."""
 
 
-def web_command(server: str, port: int, application: str = "config.asgi:application") -> list[str]:
+def web_command(server: str, port: int, application: str = "parley.asgi:application") -> list[str]:
     """Arguments of Python that run an ASGI application on uvicorn or Daphne."""
     if server == "daphne":
         return ["-m", "daphne", "-b", "127.0.0.1", "-p", str(port), application]
@@ -157,7 +155,7 @@ class Stack:
             "PORT": str(self.port),
             "PYTHONUNBUFFERED": "1",
             "INSTALLATION": self.name,
-            "DJANGO_SETTINGS_MODULE": "config.settings",
+            "DJANGO_SETTINGS_MODULE": "parley.settings",
             **({} if self.is_embedded else self._with_database()),
             **environment,
         }
@@ -171,7 +169,7 @@ class Stack:
         return {**self.services, "DATABASE_URL": urlunsplit(urlsplit(database_url)._replace(path=f"/{self.name}"))}
 
     def commands(self) -> dict[str, list[str]]:
-        celery = ["-m", "celery", "-A", "config"]
+        celery = ["-m", "celery", "-A", "parley"]
         if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
         worker = [*celery, "worker", "--without-gossip", "--without-mingle", "--loglevel=INFO"]

@@ -4,8 +4,6 @@
 half times the budget; a slow machine has a longer one. Paths or `-k` run a part, without a budget.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource
@@ -73,7 +71,7 @@ TIERS = {
     "services": Tier(
         "services and not slow and not browser", 480, declared="mark.services", spare=3, environment=SERVICES
     ),
-    "browser": Tier("not slow", 420, ("tests/browser",), spare=1),
+    "browser": Tier("not slow", 300, ("tests/browser",), spare=2),
     "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
     "all-services": Tier("not browser", 1500, ignored=("tests/docs",), environment=SERVICES | LARGE),
     "redis-broker": Tier(

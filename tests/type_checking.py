@@ -1,7 +1,5 @@
 """Strict mypy of files outside this repository, as authors run it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

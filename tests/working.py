@@ -1,12 +1,9 @@
 """Steps of a worker, by hand."""
 
-from __future__ import annotations
-
 import datetime
 import uuid
 from typing import Any
 
-import db
 from agentkit import Chunk, Emission, Outcome
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -19,7 +16,8 @@ from apps.engine.turn import execute_turn
 from apps.record.execution import Run
 from apps.record.models import Event, Task
 from apps.record.runs import Lease
-from db import sql
+from parley import db
+from parley.db import sql
 
 
 def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
@@ -36,8 +34,8 @@ def say(assignment: Assignment, *emissions: Emission) -> None:
 
 def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.UUID | None:
     """Record the turn's end; returns the next turn's run. Raises LeaseLost."""
-    known = {"turn": assignment.turn, "span": assignment.span}
-    ending = Ending(assignment.lease, outcome, streamed=True, **known, **fields)
+    known = {"turn": assignment.turn, "span": assignment.span, "streamed": True}
+    ending = Ending(assignment.lease, outcome, **(known | fields))
     return finish(assignment.task, assignment.message, ending)
 
 

@@ -1,7 +1,9 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class A2AConfig(AppConfig):
-    name = "apps.a2a"
-    label = "a2a"
+class A2AConfig(ParleyApp):
     verbose_name = "Webhooks"
+    ledger_listeners = ["webhooks.queue_deliveries"]
+    cold_obstacles = ["webhooks.archive_obstacle"]
+    work_lists = ["webhooks.DELIVERIES_TO_SEND"]
+    periodic_jobs = {"a2a.forget": ("KEEP_HOUSE_SECONDS", "webhooks.delete_old_deliveries")}

@@ -30,7 +30,7 @@ from apps.accounts import bodies
 from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import InvalidFields, InvalidRequest, MethodNotAllowed, MethodNotFound
-from telemetry import metrics
+from parley.telemetry import metrics
 
 Id = str | int | None
 EXECUTE: dict[str, Execute] = {

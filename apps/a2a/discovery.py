@@ -20,7 +20,6 @@ from django.http.response import HttpResponseBase
 from django.utils.cache import get_conditional_response
 from django.utils.http import http_date
 
-import db
 from apps.a2a import http
 from apps.a2a.authentication import check_access, find_agent
 from apps.a2a.errors import JSON
@@ -31,6 +30,7 @@ from apps.accounts.refusals import refusals
 from apps.agents import card_signatures, cards, identity
 from apps.agents.models import Agent, AgentNotFound, AgentQuerySet
 from apps.record.errors import ExtendedAgentCardNotConfigured, MethodNotAllowed, Unauthenticated, UnsupportedOperation
+from parley import db
 
 
 def read_only(view: View) -> View:

@@ -22,9 +22,9 @@ from apps.accounts.principals import READ
 from apps.agents import cards
 from apps.agents.models import Agent, AgentNotFound
 from apps.agents.negotiation import Assessment, Weights, WorkRequest
-from apps.features.routing import ranking
 from apps.record.content.strict_json import LARGEST_EXACT
 from apps.record.errors import ExtensionSupportRequired, MethodNotAllowed, check_allowed
+from apps.routing import ranking
 
 EXTENSIONS_HEADER = "A2A-Extensions"
 OLD_EXTENSIONS_HEADER = "X-A2A-Extensions"

@@ -13,7 +13,6 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-import db
 from apps.a2a.authentication import authenticate
 from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.tasks import Update
@@ -25,6 +24,7 @@ from apps.agents.models import Agent
 from apps.record import wire
 from apps.record.content import strict_json
 from apps.record.errors import InvalidParams, ParseError, Refusal, UnsupportedMediaType, VersionNotSupported
+from parley import db
 
 JSON_CONTENT_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 
 from django.db import models
@@ -9,9 +10,17 @@ from django.utils import timezone
 
 from apps.accounts.encryption import EncryptedTextField
 from apps.record.models import Task
+from parley.db import sql
+from parley.work import Work, WorkQuerySet
 
 
-class PushConfig(models.Model):
+class PushConfigQuerySet(WorkQuerySet["PushConfig"]):
+    def due(self, now: datetime.datetime | None = None) -> PushConfigQuerySet:
+        now = now or sql.database_time()
+        return super().due(now).filter(due_at__lte=now).order_by("due_at")
+
+
+class PushConfig(Work):
     """A webhook of a task, and its queue. The holder of the lease sends it in order."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -24,8 +33,8 @@ class PushConfig(models.Model):
     version = models.CharField(max_length=3, default="1.0", help_text="The version of A2A in which it is called.")
     created_at = models.DateTimeField(default=timezone.now)
     due_at = models.DateTimeField(null=True, blank=True, help_text="When the first in the queue is to be tried.")
-    lease_until = models.DateTimeField(null=True, blank=True)
-    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim; an older number is void.")
+
+    objects = PushConfigQuerySet.as_manager()
 
     class Meta:
         verbose_name = "webhook"

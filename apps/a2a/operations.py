@@ -16,7 +16,6 @@ from typing import Any
 
 from django.http import HttpRequest
 
-import db
 from apps.a2a import discovery, extensions, http, tasks, webhooks
 from apps.a2a.authentication import agent_of_tenant, authenticate, names_no_agent
 from apps.a2a.errors import JSON
@@ -40,14 +39,15 @@ from apps.accounts import audit, bodies
 from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
+from apps.conversations.sessions import commands, deletion
 from apps.engine import approvals, cancel
 from apps.engine.send import send, wait_for
-from apps.features.sessions import commands, deletion
 from apps.limits import current as limits
 from apps.record import task_json
 from apps.record.errors import InvalidParams, Refusal, TaskNotCancelable, UnsupportedOperation, check_allowed
 from apps.record.ledger import Ledger
 from apps.record.models import TaskState
+from parley import db
 
 Execute = Callable[[http.AuthenticatedRequest, str, Any], Awaitable[http.Answer]]
 """Runs an operation by its name in some version. Raises record.errors.Refusal."""
@@ -172,7 +172,7 @@ async def _send(call: Call) -> JSON | str | Updates:
         task = await db.run(task_json.load, sent.task, history_length)
     else:
         find = partial(task_json.find_settled, sent.task, history_length)
-        task = await wait_for(sent.context, sent.index, find, sent.since)
+        task = await wait_for(sent.context, sent.index, find, sent.since, settled=True)
     return f'{{"task":{task}}}'
 
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 from apps.a2a.errors import JSON
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
-from apps.features.sessions import commands
+from apps.conversations.sessions import commands
 from apps.record.content.composing import PART_KINDS, check_taken, last_component
 from apps.record.errors import ContentTypeNotSupported, InvalidFields, PushNotificationNotSupported
 from apps.record.events import Feedback

@@ -16,7 +16,6 @@ from functools import partial
 
 from django.db.models import Count, Q
 
-import db
 from apps.a2a.errors import JSON
 from apps.a2a.requests import ListContextsRequest, ListTasksRequest
 from apps.accounts.principals import Principal
@@ -30,7 +29,8 @@ from apps.record.lookup import cold_task_counts
 from apps.record.models import Artifact, Context, Event, Task, TaskQuerySet, TaskState
 from apps.record.sql import TASK
 from apps.record.wire import SharedJSON, binding
-from db.sql import execute
+from parley import db
+from parley.db.sql import execute
 
 
 @dataclass(frozen=True, slots=True)

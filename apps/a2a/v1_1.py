@@ -17,7 +17,6 @@ from django.conf import settings
 from django.db.models import Count, QuerySet
 from pydantic import Field
 
-import db
 from apps.a2a import http
 from apps.a2a.errors import JSON
 from apps.a2a.operations import OPERATIONS, Call, Operation, execute
@@ -31,6 +30,7 @@ from apps.record.errors import TaskGenerationMismatch
 from apps.record.events import EventType
 from apps.record.ledger import Ledger
 from apps.record.models import INTERRUPTED_STATES, Event, Message, Task, TaskState
+from parley import db
 
 CHUNKS = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN, EventType.AGENT_TOKEN_END)
 SHOWN = (EventType.USER_MESSAGE, EventType.AGENT_STATUS, *CHUNKS)

@@ -1,7 +1,6 @@
 """Webhooks (A2A 1.0 §3.1.7 to §3.1.10, §4.3): configurations, and deliveries of a task's events.
 
-A ledger listener queues deliveries in the events' transaction. A worker claims a webhook's queue by compare-and-swap
-and sends it in order. All queues share one event loop, so that a slow receiver delays no other.
+A ledger listener queues deliveries in the events' transaction. A worker claims a webhook's queue and sends it in order.
 A failure postpones the whole queue of its webhook. After a day the deliveries are given up.
 """
 
@@ -10,42 +9,37 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-import logging
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from celery import current_app
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
-from kombu.exceptions import OperationalError
 
-import db
-import outbound
 from apps.a2a import http, tasks, v0_3
 from apps.a2a.errors import JSON
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.requests import CreateWebhookRequest, ListWebhooksRequest, OneWebhookRequest, Webhook
 from apps.a2a.v0_3 import JSON_RPC
 from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, Resource, sending_again
 from apps.accounts.webhook_signatures import standard_headers
 from apps.agents.models import Agent
 from apps.engine import accept
-from apps.features.notifications.models import WebhookSigning
+from apps.notifications.models import WebhookSigning
 from apps.record import lookup, wire
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Task
-from db import sql
-from db.sql import write_transaction
-from db.threads import Singleton
-from outbound import Limits, OutboundError
-from outbound.draining import DrainThread, Slots, host_of, retry_seconds
-from telemetry import metrics
+from parley import db, outbound
+from parley.db import sql
+from parley.db.sql import write_transaction
+from parley.outbound import Exchange, OutboundError
+from parley.telemetry import metrics
+from parley.work import WorkList, retry_seconds
 
 MASK = "********"
 VET_SECONDS = 2.0  # each call resolves the name again
@@ -177,7 +171,7 @@ def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
     Delivery.objects.bulk_create([Delivery(config=config, event_index=event.index) for config, event in waiting])
     keys = {config.pk for config, _ in waiting}
     PushConfig.objects.filter(pk__in=keys).update(due_at=Coalesce("due_at", Now()))
-    transaction.on_commit(lambda: publish_webhooks(keys))
+    transaction.on_commit(lambda: DELIVERIES_TO_SEND.publish(*keys))
 
 
 def is_delivered(event: Event) -> bool:
@@ -194,84 +188,42 @@ def is_delivered(event: Event) -> bool:
 
 
 def archive_obstacle(context: Context) -> str:
-    """A reason not to archive the context (`COLD_OBSTACLES`)."""
+    """A reason not to archive the context (`cold_obstacles`)."""
     waiting = Delivery.objects.filter(config__task__context=context, state=Delivery.State.WAITING)
     return "A webhook is still to be told of it." if waiting.exists() else ""
 
 
-log = logging.getLogger("parley.webhooks")
+async def deliver(config: uuid.UUID, client: Exchange) -> None:
+    """Sends a webhook's queue until it is empty, a call fails, or another worker claims it."""
+    claimed = await db.run(claim, config)
+    while claimed is not None:
+        claimed = await db.persist(record_result, claimed, await _call(client, claimed))
 
-DELIVER_TASK = "a2a.deliver"
-SWEEP_BATCH = 500
 
-
-def publish_webhooks(configs: Iterable[uuid.UUID]) -> None:
-    """Publish webhooks to workers after the commit. Broker errors are logged; the sweep publishes again."""
+async def _call(client: Exchange, claimed: ClaimedDelivery) -> CallResult:
+    """One POST. Only the response's status is read."""
+    began = time.perf_counter()
     try:
-        for key in configs:
-            current_app.send_task(DELIVER_TASK, (str(key),))
-    except (OperationalError, ConnectionError, OSError) as error:
-        log.warning("the broker is away; webhooks wait for the sweep: %s", error)
+        async with client.send("POST", claimed.url, claimed.headers, claimed.body) as answer:
+            return CallResult(answer.status)
+    except OutboundError as error:
+        return CallResult(error=str(error))
+    finally:
+        metrics.WEBHOOK_SECONDS.observe(time.perf_counter() - began)
 
 
-def publish_due_webhooks() -> int:
-    """Publish due webhooks that nobody has claimed; returns how many. Idempotent."""
-    waiting = _claimable(sql.database_time()).order_by("due_at")
-    due = list(waiting.values_list("pk", flat=True)[:SWEEP_BATCH])
-    publish_webhooks(due)
-    metrics.SWEPT["due_webhooks"].inc(len(due))
-    return len(due)
+def webhook_url(config: uuid.UUID) -> str:
+    """ "" for a deleted webhook."""
+    return PushConfig.objects.filter(pk=config).values_list("url", flat=True).first() or ""
 
 
-MAX_CALLS = 200  # concurrent, in one process
-MAX_CALLS_PER_HOST = 10  # so that one silent host does not take all
-
-
-class DeliveryWorker:
-    """Sends the queues of webhooks concurrently, each in order, on one event loop."""
-
-    def __init__(self, slots: Slots | None = None) -> None:
-        self._client = outbound.exchange(Limits(seconds=settings.WEBHOOK_SECONDS, connections=MAX_CALLS))
-        self._slots = slots or Slots(MAX_CALLS, MAX_CALLS_PER_HOST)
-
-    async def drain(self, config: uuid.UUID) -> None:
-        """Send a webhook's queue until it is empty, a call fails, or another worker claims it."""
-        async with self._slots.at(host_of(outbound.guard(), await db.run(webhook_url, config))):
-            claimed = await db.run(claim, config)
-            while claimed is not None:
-                claimed = await db.persist(record_result, claimed, await self._call(claimed))
-
-    async def close(self) -> None:
-        await self._client.aclose()
-
-    async def _call(self, claimed: ClaimedDelivery) -> CallResult:
-        """One POST. Only the response's status is read."""
-        began = time.perf_counter()
-        try:
-            async with self._client.send("POST", claimed.url, claimed.headers, claimed.body) as answer:
-                return CallResult(answer.status)
-        except OutboundError as error:
-            return CallResult(error=str(error))
-        finally:
-            metrics.WEBHOOK_SECONDS.observe(time.perf_counter() - began)
-
-
-_single = Singleton(lambda: DrainThread(DeliveryWorker, "webhooks"))
-
-
-def delivery_thread() -> DrainThread:
-    """This process's thread, created on first use."""
-    return _single.get()
-
-
-def close_delivery_thread() -> None:
-    """End it; a later webhook creates another."""
-    if (closing := _single.take()) is not None:
-        closing.close()
+DELIVERIES_TO_SEND = WorkList(
+    "webhooks", "a2a.deliver", deliver, PushConfig, "queued_at",
+    waiting=lambda: Delivery.objects.filter(state=Delivery.State.WAITING), url_of=webhook_url, at_once=200,
+)  # fmt: skip
 
 
 FOR_DELIVERY = ("task__context", "task__owner__webhook_signing")
-DELETE_BATCH = 5_000  # in one transaction
 LEASE_MARGIN_SECONDS = 5.0  # added to the time of one call
 
 
@@ -297,28 +249,14 @@ class CallResult:
         return self.status is not None and 200 <= self.status < 300
 
 
-def webhook_url(config: uuid.UUID) -> str:
-    """ "" for a deleted webhook."""
-    return PushConfig.objects.filter(pk=config).values_list("url", flat=True).first() or ""
-
-
 def claim(config: uuid.UUID) -> ClaimedDelivery | None:
     """Claim the queue and return its first delivery; None if nothing is due, or another worker has it."""
+    rows = PushConfig.objects.select_related(*FOR_DELIVERY).filter(pk=config)
     now = sql.database_time()
-    found = _claimable(now).select_related(*FOR_DELIVERY).filter(pk=config).first()
-    if found is None:
-        return None
-    claimed = PushConfig.objects.filter(pk=config, fence=found.fence)
-    if not claimed.update(fence=F("fence") + 1, lease_until=_lease_end(now)):
-        return None
-    found.fence += 1
-    with write_transaction():
-        return _next_delivery(found, now)
-
-
-def _claimable(now: datetime.datetime) -> QuerySet[PushConfig]:
-    """Webhooks that are due and not claimed."""
-    return PushConfig.objects.filter(Q(lease_until=None) | Q(lease_until__lt=now), due_at__lte=now)
+    for found in rows.claim(_lease(), now=now):
+        with write_transaction():
+            return _next_delivery(found, now)
+    return None
 
 
 def record_result(claimed: ClaimedDelivery, result: CallResult) -> ClaimedDelivery | None:
@@ -342,7 +280,7 @@ def record_result(claimed: ClaimedDelivery, result: CallResult) -> ClaimedDelive
         outcome = "failed" if delivery.state == Delivery.State.WAITING else delivery.state
         transaction.on_commit(metrics.WEBHOOKS[str(outcome)].inc)
         if delivery.state == Delivery.State.WAITING:
-            _release(config, now + retry_delay(delivery.attempts))
+            config.release(due_at=now + retry_delay(delivery.attempts))
             return None
         return _next_delivery(config, now)
 
@@ -359,15 +297,23 @@ def retry_deliveries(deliveries: Iterable[int]) -> int:
         again = Delivery.objects.filter(pk__in=found)
         queued = again.update(state=Delivery.State.WAITING, attempts=0, queued_at=now, finished_at=None)
         PushConfig.objects.filter(pk__in=configs).update(due_at=now)
-        transaction.on_commit(lambda: publish_webhooks(configs))
+        transaction.on_commit(lambda: DELIVERIES_TO_SEND.publish(*configs))
     return queued
 
 
+SEND_AGAIN: Act[Delivery] = sending_again(
+    retry_deliveries,
+    Delivery.State.DEAD,
+    "Send a delivery again",
+    "It is put back into the queue of its webhook and tried as often as a new one.",
+)
+DELIVERIES = Resource("deliveries", "delivery", Delivery, acts=(SEND_AGAIN,))
+
+
 def delete_old_deliveries() -> int:
-    """Delete old successful deliveries; returns how many."""
+    """Deletes old successful webhook deliveries."""
     long_ago = sql.database_time() - datetime.timedelta(days=settings.DELIVERIES_KEPT_DAYS)
-    old = Delivery.objects.filter(state=Delivery.State.DELIVERED, finished_at__lt=long_ago)
-    return old.filter(pk__in=list(old.values_list("pk", flat=True)[:DELETE_BATCH])).delete()[0]
+    return sql.delete_in_batches(Delivery.objects.filter(state=Delivery.State.DELIVERED, finished_at__lt=long_ago))
 
 
 def retry_delay(attempts: int) -> datetime.timedelta:
@@ -390,21 +336,17 @@ def _next_delivery(config: PushConfig, now: datetime.datetime) -> ClaimedDeliver
     waiting = Delivery.objects.filter(config=config, state=Delivery.State.WAITING)
     delivery = waiting.order_by("event_index").first()
     if delivery is None:
-        _release(config, None)
+        config.release(due_at=None)
         return None
-    PushConfig.objects.filter(pk=config.pk).update(due_at=now, lease_until=_lease_end(now))
+    config.extend(_lease(), now=now, due_at=now)
     event = Event.objects.get(context=config.task.context_id, index=delivery.event_index)
     body = delivery_body(event, config.task.context, config)
     headers = delivery_headers(config) | signed_headers(config, delivery, body, now)
     return ClaimedDelivery(config.pk, config.fence, delivery.pk, config.url, headers, body)
 
 
-def _release(config: PushConfig, due_at: datetime.datetime | None) -> None:
-    PushConfig.objects.filter(pk=config.pk).update(due_at=due_at, lease_until=None)
-
-
-def _lease_end(now: datetime.datetime) -> datetime.datetime:
-    return now + datetime.timedelta(seconds=settings.WEBHOOK_SECONDS + LEASE_MARGIN_SECONDS)
+def _lease() -> datetime.timedelta:
+    return datetime.timedelta(seconds=settings.WEBHOOK_SECONDS + LEASE_MARGIN_SECONDS)
 
 
 def delivery_body(event: Event, context: Context, config: PushConfig) -> bytes:

@@ -1,12 +1,10 @@
-from django.apps import AppConfig
-
 from apps.accounts.encryption import keyring
+from parley.registry import ParleyApp
 
 
-class AccountsConfig(AppConfig):
-    name = "apps.accounts"
-    label = "accounts"
+class AccountsConfig(ParleyApp):
     verbose_name = "People and access"
+    admin_recorder = "audit.admin_entry"
 
     def ready(self) -> None:
         """Raises NoMasterKey: better at the start than at the first secret."""

@@ -31,9 +31,9 @@ from structlog.contextvars import get_contextvars
 from apps.accounts.audit_models import ActorKind, AuditAction, AuditEntry, AuditHead
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import Principal
-from console.commands import running_command
-from db import sql, triggers
-from db.sql import write_transaction
+from parley.db import sql, triggers
+from parley.db.sql import write_transaction
+from parley.faces.commands import running_command
 
 type Details = Mapping[str, Any]
 
@@ -283,17 +283,21 @@ ADMIN_ACTIONS: dict[str, dict[str, AuditAction]] = {
 def admin_entry(
     request: HttpRequest, row: Model, verb: str, message: object, action: str | None = None
 ) -> Callable[[], object]:
-    """What admin's own history notes (ADMIN_RECORDER): names of changed fields, no values.
+    """What admin's own history notes (`admin_recorder`): names of changed fields, no values.
 
     `verb` is "created", "changed" or "deleted". `action` is the code of a more exact action. Returns a function that
     records it, and needs the row no more.
     """
     known = ADMIN_ACTIONS.get(row._meta.label_lower, {})
     chosen = AuditAction(action) if action else known.get(verb, AuditAction(f"admin.{verb}"))
-    label = str(row) if row._meta.label_lower in NAMED else str(row.pk)
-    subject = Subject(row._meta.label_lower, str(row.pk), label)
     workspace, details = getattr(row, "workspace_id", None), _changes(message)
-    return partial(record, chosen, object=subject, workspace=workspace, details=details, request=request)
+    return partial(record, chosen, object=row_subject(row), workspace=workspace, details=details, request=request)
+
+
+def row_subject(row: Model) -> Subject:
+    """A row, by its text only if that is no content."""
+    name = row._meta.label_lower
+    return Subject(name, str(row.pk), str(row) if name in NAMED else str(row.pk))
 
 
 NAMED = frozenset(

@@ -25,13 +25,13 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
-import db
 from apps.accounts import bodies, oauth, request_signatures
 from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt, keyring
 from apps.accounts.models import ApiKey, Membership, User
 from apps.accounts.principals import ANONYMOUS, Principal, address_key
 from apps.accounts.sql import ACCESS_TOKEN, KEY_BY_PREFIX
+from parley import db
 
 
 class BadCredentials(Exception):

@@ -1,6 +1,6 @@
 """Bodies of requests: none is received before its caller is known, and large ones leave the event loop to others.
 
-Addresses below `config.asgi.ASYNC_PATH` get a request whose body is still at the client. A view finds its caller by the
+Addresses below `parley.asgi.ASYNC_PATH` get a request whose body is still at the client. A view finds its caller by the
 headers, and then calls `read`. Code that wants the body before that fails, so that no address can forget it.
 """
 
@@ -20,8 +20,8 @@ from django.core.exceptions import RequestAborted, RequestDataTooBig
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 
-import db
 from apps.accounts.principals import Principal
+from parley import db
 
 LARGE_BYTES = 64 * 1024  # of a body: a larger one is parsed and checked in a thread
 WITH_A_KEY = "Send an API key with the request to send more."

@@ -12,12 +12,12 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
 
-import db
 from apps.accounts import revocation
 from apps.accounts.authentication import session_user
 from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS, Principal
+from parley import db
 
 log = logging.getLogger("parley.websocket")
 

@@ -25,9 +25,13 @@ class Kind(Enum):
 
 
 class Refusal(Exception):
-    """A request that cannot be done; nothing was stored. `str()` is a sentence for people."""
+    """A request that cannot be done; nothing was stored. `str()` is a sentence for people.
+
+    `field`: of a form, if the sentence is about one.
+    """
 
     kind: ClassVar[Kind] = Kind.INVALID
+    field: str = ""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or self.__doc__)

@@ -19,7 +19,8 @@ from apps.accounts.errors import Kind, Refusal
 from apps.accounts.key_format import texts_of_keys
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import KEYS, SCOPES, Principal
-from db.sql import write_transaction
+from apps.accounts.resources import Act, NotNeeded, Resource
+from parley.db.sql import write_transaction
 
 MOST_KEYS = 100  # usable ones of one person
 ROTATION_GRACE = datetime.timedelta(hours=24)  # for which the secret before works
@@ -30,6 +31,12 @@ class KeyRefused(Refusal):
     """The key cannot be made or changed; the message says why."""
 
     kind = Kind.FORBIDDEN
+
+
+class ScopesRefused(KeyRefused):
+    """The key cannot have these scopes; the message says why."""
+
+    field = "scopes"
 
 
 class Reach(NamedTuple):
@@ -91,9 +98,9 @@ def make_key(
     if maker.key and user.needs_proof:  # the new key would be younger than their second factor
         raise KeyRefused("This key is older than your second factor. Sign in, and make the new key there.")
     if not wanted:
-        raise KeyRefused("Choose at least one thing that the key may do.")
+        raise ScopesRefused("Choose at least one thing that the key may do.")
     if unknown := [scope for scope in wanted if scope not in SCOPES]:
-        raise KeyRefused(f"There is no scope {', '.join(unknown)}. Choose from: {', '.join(SCOPES)}.")
+        raise ScopesRefused(f"There is no scope {', '.join(unknown)}. Choose from: {', '.join(SCOPES)}.")
     quotas.count_key_change(maker)
     if ApiKey.objects.filter(user=user).usable().count() >= MOST_KEYS:
         raise KeyRefused(f"You have {MOST_KEYS} keys. Revoke one that you no longer use.")
@@ -155,19 +162,34 @@ def _check_no_wider(principal: Principal, own: ApiKey | None, key: ApiKey) -> No
         raise KeyRefused(f"This key may do more than the one that you use. {problem}")
 
 
-def revoke_key(principal: Principal, number: int) -> ApiKey:
-    """Revoke the caller's own key, and those that it made; again changes nothing.
-
-    Raises NotFound, KeyRefused for a wider key than the caller's, QuotaExceeded.
-    """
-    quotas.count_key_change(principal)
+def revoke(key: ApiKey, principal: Principal) -> ApiKey:
+    """Revoke a key, and those that it made. Raises NotNeeded, KeyRefused for a wider key than the caller's."""
     with write_transaction():
         own = _own_key(principal)
-        key = ApiKey.objects.select_for_update().find(principal, number)
+        key = ApiKey.objects.select_for_update().get(pk=key.pk)
         _check_no_wider(principal, own, key)
-        if key.revoked_at is None:
-            end_key(key, partial(_record_end, AuditAction.KEY_REVOKED, actor=principal))
+        if key.revoked_at is not None:
+            raise NotNeeded("It is revoked already.")
+        end_key(key, partial(_record_end, AuditAction.KEY_REVOKED, actor=principal))
     return key
+
+
+REVOKE = Act[ApiKey](
+    "revoke",
+    "Revoke",
+    revoke,
+    "Revoke an API key",
+    "Requests with the key are refused at once, and its open streams end within seconds. The keys that it created are "
+    "revoked, too.",
+    lambda key: f"“{key.name}” is revoked. Programs that use it are refused from now on.",
+    lambda key: key.is_usable,
+    scope=KEYS,
+    changes_keys=True,
+    is_grave=True,
+    records=True,
+    icon="block",
+)
+KEYS_OF_PEOPLE = Resource("keys", "key", ApiKey, acts=(REVOKE,))
 
 
 def end_key(key: ApiKey, record: Callable[[ApiKey], object], because: str = "") -> None:

@@ -98,6 +98,11 @@ class User(AbstractBaseUser, PermissionsMixin):
     def __str__(self) -> str:
         return self.email
 
+    def clean(self) -> None:
+        """Forms compare the address as it is stored."""
+        super().clean()
+        self.email = self.email.strip().lower()
+
     key_made_at: datetime.datetime | None = None  # of the API key by which they act
     acts_by_program = False  # by an OAuth access token
 
@@ -338,7 +343,7 @@ class ApiKey(models.Model):
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
-    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="At most a minute old.")
     last_used_from = models.CharField(
         max_length=60, blank=True, editable=False, help_text="The caller's IP address, or IPv6 network."
     )
@@ -346,6 +351,7 @@ class ApiKey(models.Model):
     revoked_because = models.CharField(max_length=10, blank=True, choices=Reason, editable=False)
 
     objects = ApiKeyQuerySet.as_manager()
+    text = ""  # of a key that was made or rotated just now: it is stored nowhere
 
     class Meta:
         verbose_name = "API key"
@@ -393,7 +399,8 @@ class ApiKey(models.Model):
         """Give it a new secret, without saving; returns the key's text."""
         secret = new_secret(self.prefix)
         self.digest = self.digest_of(secret)
-        return f"{self.MARK}_{self.prefix}_{secret}"
+        self.text = f"{self.MARK}_{self.prefix}_{secret}"
+        return self.text
 
     def has_secret(self, secret: str) -> bool:
         """Whether this is its secret, or the one before the last rotation while that works."""
@@ -434,6 +441,11 @@ class ApiKey(models.Model):
             key=str(self),
             key_id=self.pk,
         )
+
+
+def person_of(principal: Principal) -> User:
+    """Raises User.DoesNotExist for anonymous callers."""
+    return User.objects.get(pk=principal.user_id or 0)
 
 
 def may_operate(principal: Principal, permission: str) -> bool:

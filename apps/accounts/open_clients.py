@@ -23,13 +23,13 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError
 
-import outbound
 from apps.accounts import audit, oauth
 from apps.accounts.audit import Subject
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import TASK_SCOPES
-from db.sql import write_transaction
-from outbound import Limits, OutboundError
+from parley import outbound
+from parley.db.sql import write_transaction
+from parley.outbound import Limits, OutboundError
 
 LIMITS = Limits(seconds=5.0, bytes=16 * 1024, header_bytes=32 * 1024, connections=1)
 FRESH_SECONDS, STALE_SECONDS = 3600, 24 * 3600

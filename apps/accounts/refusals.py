@@ -18,12 +18,12 @@ from time import monotonic
 from django.contrib.auth.signals import user_login_failed
 from django.http import HttpRequest
 
-import db
 from apps.accounts import audit
 from apps.accounts.audit import Actor, Subject
 from apps.accounts.audit_models import ActorKind, AuditAction
 from apps.accounts.key_format import MARK
 from apps.accounts.principals import address_key
+from parley import db
 
 WINDOW = 60.0  # seconds
 PAIRS_OF_ADDRESS = 10

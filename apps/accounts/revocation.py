@@ -21,8 +21,8 @@ from django.db.models.functions import Now
 from django.db.models.signals import post_delete, post_save, pre_delete
 from django.utils import timezone
 
-import db
 from apps.accounts.models import AccessChange, ApiKey, Membership, User
+from parley import db
 
 POLL_SECONDS = 2.0
 LOOK_BACK = datetime.timedelta(seconds=30)  # longer than a transaction: rows appear when it commits

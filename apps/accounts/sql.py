@@ -5,7 +5,7 @@ from __future__ import annotations
 from allauth.idp.oidc.models import Client, Token
 
 from apps.accounts.models import ApiKey, Membership, User, Workspace
-from db.sql import Query
+from parley.db.sql import Query
 
 
 def _key_with_user(key: ApiKey, user: User, membership: Membership | None) -> ApiKey:

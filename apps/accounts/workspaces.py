@@ -19,7 +19,7 @@ from apps.accounts.models import ApiKey, Invitation, Membership, User, Workspace
 from apps.accounts.people import invitations
 from apps.accounts.permissions import PERMISSIONS, Permission, Role, missing_permission
 from apps.accounts.principals import Principal
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
 
 MOST_WORKSPACES = 50  # of one person
 MOST_MEMBERS = 500  # of one workspace
@@ -41,6 +41,14 @@ class NotPermitted(WorkspaceRefused):
 
 class NoAccount(WorkspaceRefused):
     """Nobody here has this e-mail address. Ask an operator to invite them first."""
+
+    field = "email"
+
+
+class WrongName(WorkspaceRefused):
+    """This is not the name of the workspace."""
+
+    field = "name"
 
 
 class NoMember(NotFound):
@@ -66,22 +74,15 @@ def create_workspace(principal: Principal, name: str) -> Workspace:
     return workspace
 
 
-def rename_workspace(principal: Principal, workspace: int, name: str) -> Workspace:
-    """Raises NotFound, NotPermitted."""
+def change_workspace(principal: Principal, workspace: int, **changes: Any) -> Workspace:
+    """Change its `name`, or whether `members_make_agents`. Raises NotFound, NotPermitted."""
     with _changing(principal, workspace, Permission.SETTINGS) as own:
-        changed = own.workspace
-        changed.name = name
-        changed.save(update_fields=["name"])
-        _record(AuditAction.WORKSPACE_CHANGED, principal, changed, name=name)
-    return changed
-
-
-def let_members_make_agents(principal: Principal, workspace: int, wanted: bool) -> Workspace:
-    """Raises NotFound, NotPermitted."""
-    with _changing(principal, workspace, Permission.SETTINGS) as own:
-        own.workspace.members_make_agents = wanted
-        own.workspace.save(update_fields=["members_make_agents"])
-        _record(AuditAction.WORKSPACE_CHANGED, principal, own.workspace, members_make_agents=wanted)
+        changed = {name: value for name, value in changes.items() if getattr(own.workspace, name) != value}
+        for name, value in changed.items():
+            setattr(own.workspace, name, value)
+        if changed:
+            own.workspace.save(update_fields=list(changed))
+            _record(AuditAction.WORKSPACE_CHANGED, principal, own.workspace, **changed)
     return own.workspace
 
 
@@ -211,7 +212,7 @@ def close_workspace(principal: Principal, workspace: int, name: str, also: Calla
         if closed.personal_of_id is not None:
             raise WorkspaceRefused("A personal workspace is deleted together with its person's account.")
         if name.strip() != closed.name:
-            raise WorkspaceRefused("This is not the name of the workspace.")
+            raise WrongName
         also(closed)
         closed.close()
         for key in ApiKey.objects.filter(workspace=workspace, revoked_at=None):

@@ -1,7 +1,5 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class AgentsConfig(AppConfig):
-    name = "apps.agents"
-    label = "agents"
-    verbose_name = "Agents"
+class AgentsConfig(ParleyApp):
+    restorers = {"model": "registration.restore"}

@@ -13,17 +13,17 @@ import pydantic
 import yaml
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.utils.module_loading import import_string
 from django.utils.text import slugify
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-import outbound
 from agentkit import HandlerError
 from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.tools import ToolFunction, is_tool, traits_of
 from apps.agents.models import Agent, ToolSecret
 from apps.installation import current
 from apps.installation.models import SharedToolServer
+from parley import outbound
+from parley.registry import added, tool_modules
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,17 @@ class RegisteredTool:
         return " ".join(self.description.split("\n\n")[0].split())
 
 
+def all_tool_modules() -> list[str]:
+    """The modules whose tools operators may give to agents: those of AGENT_TOOLS and of apps."""
+    return [*settings.AGENT_TOOLS, *tool_modules()]
+
+
 def registered_tools(modules: Sequence[str] | None = None) -> dict[str, RegisteredTool]:
-    """The tools by name, in the order of the setting; or those of these modules.
+    """The tools by name, in the order of `all_tool_modules`; or those of these modules.
 
     Raises HandlerError if a module cannot be imported or has no tools, or two tools have one name.
     """
-    return _load_tools(tuple(settings.AGENT_TOOLS if modules is None else modules))
+    return _load_tools(tuple(all_tool_modules() if modules is None else modules))
 
 
 @cache
@@ -204,8 +209,8 @@ class Definition(StrictModel):
 
 
 def as_yaml(content: JSON) -> str:
-    if writer := settings.DEFINITION_WRITERS.get(content.get("kind", "")):
-        written: str = import_string(writer)(content)
+    if writer := added("definition_writers", content.get("kind", "")):
+        written: str = writer(content)
         return written
     order = {name: place for place, name in enumerate(("kind", *Definition.model_fields))}
     names = sorted(content, key=lambda name: order.get(name, len(order)))

@@ -477,6 +477,11 @@ class SigningKey(models.Model):
         return self.kid
 
     @property
+    def is_current(self) -> bool:
+        """Whether it signs."""
+        return self.retired_at is None and self.revoked_at is None
+
+    @property
     def owner_name(self) -> str:
         return self.agent.name if self.agent else "the platform"
 

@@ -1,21 +1,23 @@
 """Registers agents. The handler or definition describes the agent; the platform sets policies."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.utils.module_loading import import_string
 
-from agentkit import SkillHandler, load_handler
+from agentkit import HandlerError, SkillHandler, load_handler
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.models import User, Workspace
+from apps.accounts.models import User, Workspace, person_of
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
 from apps.agents.models import OFFERS_MODELS, USUAL_SECONDS, Agent, AgentVersion
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
+from parley.registry import added
 
 
 def house_workspace() -> Workspace:
@@ -34,7 +36,7 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     loaded, agent = load_handler(handler), get_or_new(slug)
     described = handler_fields(loaded, slug) | ({} if agent.pk else list_fields(loaded))
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
-    if agent.kind in settings.RESTORERS:
+    if added("restorers", agent.kind):
         what = "plan" if agent.kind == Agent.Kind.PLAN else "agent without code"
         raise ValidationError({"slug": f"The {what} {slug} exists already. Choose another slug, or delete it first."})
     if agent.health == Agent.Health.UNAVAILABLE:  # its handler has just been loaded
@@ -70,7 +72,7 @@ def define(
 
 def is_revertible(agent: Agent) -> bool:
     """Whether its versions define it, so that it can return to one."""
-    return agent.kind in settings.RESTORERS
+    return added("restorers", agent.kind) is not None
 
 
 def revert(version: AgentVersion, author: User | None) -> AgentVersion:
@@ -80,7 +82,7 @@ def revert(version: AgentVersion, author: User | None) -> AgentVersion:
     """
     if not is_revertible(version.agent):
         raise ValidationError({"version": "The handler defines this agent. Change the handler instead."})
-    restore: Callable[..., AgentVersion] = import_string(settings.RESTORERS[version.agent.kind])
+    restore: Callable[..., AgentVersion] = added("restorers", version.agent.kind)
     with write_transaction():
         made = restore(version, author=author, note=f"Back to version {version.number}.")
         details = {"restored": version.number, "version": made.number}
@@ -89,7 +91,7 @@ def revert(version: AgentVersion, author: User | None) -> AgentVersion:
 
 
 def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:
-    """Of agents without code (RESTORERS). Raises ValidationError."""
+    """Of agents without code (`restorers`). Raises ValidationError."""
     return define(version.agent, Definition.read(version.content), author=author, note=note)
 
 
@@ -132,3 +134,88 @@ def list_fields(handler: SkillHandler) -> dict[str, Any]:
 def error_text(error: ValidationError) -> str:
     """The errors as sentences, each with its field."""
     return " ".join(f"{field}: {' '.join(messages)}" for field, messages in error.message_dict.items())
+
+
+def _revert(version: AgentVersion, operator: Principal) -> AgentVersion:
+    if version.agent.current_version_id == version.pk:
+        raise NotNeeded("It is the current version.")
+    try:
+        return revert(version, person_of(operator))
+    except ValidationError as error:
+        raise ValidationError(f"{version.agent} is unchanged. {error_text(error)}") from None
+
+
+REVERT = Act(
+    name="revert",
+    label="Revert to this version",
+    do=_revert,
+    summary="Revert to a version",
+    effect="This makes a new version with the same content. Running tasks continue with their version.",
+    said=lambda made: f"Reverted: {made} has the same content.",
+    is_offered=lambda version: is_revertible(version.agent) and version.agent.current_version_id != version.pk,
+    icon="undo",
+    records=True,
+)
+VERSIONS = Resource("versions", "version", AgentVersion, acts=(REVERT,), related=("agent__current_version", "author"))
+
+
+def _reload(agent: Agent, _: Principal) -> Agent:
+    if agent.kind != Agent.Kind.HOSTED:
+        raise NotNeeded("It has no handler.")
+    try:
+        with write_transaction():
+            return register_hosted(agent.slug, agent.handler)
+    except HandlerError as error:
+        raise ValidationError(f"{agent.name} is unchanged. {error}") from None
+    except ValidationError as error:
+        raise ValidationError(f"{agent.name} is unchanged. {error_text(error)}") from None
+
+
+def _enable(agent: Agent, _: Principal) -> Agent:
+    return _switch(agent, True)
+
+
+def _disable(agent: Agent, _: Principal) -> Agent:
+    return _switch(agent, False)
+
+
+def _switch(agent: Agent, wanted: bool) -> Agent:
+    if agent.is_enabled == wanted:
+        raise NotNeeded(f"It is {'enabled' if wanted else 'disabled'} already.")
+    agent.is_enabled = wanted
+    agent.save(update_fields=["is_enabled", "updated_at"])
+    return agent
+
+
+RELOAD = Act(
+    name="reload",
+    label="Reload from the handler",
+    do=_reload,
+    summary="Reload an agent from its handler",
+    effect="Its card becomes what the handler says. Policies stay.",
+    said=lambda agent: f"{agent.name} was reloaded from its handler.",
+    is_offered=lambda agent: agent.kind == Agent.Kind.HOSTED,
+    icon="refresh",
+)
+DISABLE = Act(
+    name="disable",
+    label="Disable",
+    do=_disable,
+    summary="Disable an agent",
+    effect="Nobody can use it until it is enabled again.",
+    said=lambda agent: f"{agent.name} is disabled.",
+    is_offered=lambda agent: agent.is_enabled,
+    icon="toggle_off",
+)
+ENABLE = replace(
+    DISABLE,
+    name="enable",
+    label="Enable",
+    do=_enable,
+    summary="Enable an agent",
+    effect="Whoever has access can use it.",
+    said=lambda agent: f"{agent.name} is enabled.",
+    is_offered=lambda agent: not agent.is_enabled,
+    icon="toggle_on",
+)
+AGENTS = Resource("agents", "agent", Agent, order=("name", "id"))

@@ -19,8 +19,10 @@ from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import CannotDecrypt
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents.models import Agent, SigningKey
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
 
 JWK = dict[str, Any]
 
@@ -223,6 +225,46 @@ def revoke_key(key: SigningKey) -> None:
         _retire_key(key)
         _record(AuditAction.SIGNING_KEY_REVOKED, key)
     _clear_signers_on_commit()
+
+
+def _rotate(key: SigningKey, _: Principal) -> SigningKey:
+    if not key.is_current:
+        raise NotNeeded("It signs nothing any more.")
+    return rotate_key(key.agent, key.algorithm)
+
+
+def _revoke(key: SigningKey, _: Principal) -> SigningKey:
+    if key.revoked_at is not None:
+        raise NotNeeded("It is revoked already.")
+    revoke_key(key)
+    return key
+
+
+ROTATE = Act(
+    name="rotate",
+    label="Rotate: replace with a new key",
+    do=_rotate,
+    summary="Replace a key with a new one",
+    effect="Signatures of the old key stay valid.",
+    said=lambda key: f"{key.owner_name} has a new signing key. Signatures of the old key stay valid.",
+    is_offered=lambda key: key.is_current,
+    repeats=False,
+    icon="autorenew",
+    records=True,
+)
+REVOKE = Act(
+    name="revoke",
+    label="Revoke: stop trusting its signatures",
+    do=_revoke,
+    summary="Revoke a key",
+    effect="Its signatures are not trusted any more. If it signs now, another takes its place.",
+    said=lambda key: f"Signatures of {key.owner_name} with the key {key.kid[:8]}… are not trusted now.",
+    is_offered=lambda key: key.revoked_at is None,
+    is_grave=True,
+    icon="block",
+    records=True,
+)
+SIGNING_KEYS = Resource("signing-keys", "signingkey", SigningKey, acts=(ROTATE, REVOKE), related=("agent",))
 
 
 def _record(action: AuditAction, key: SigningKey) -> None:

@@ -7,7 +7,7 @@ from django.contrib.sessions.models import Session
 
 from apps.accounts.models import ApiKey, Membership, User, Workspace
 from apps.agents.models import Agent
-from db.sql import Query
+from parley.db.sql import Query
 
 
 def _key_and_agent(

@@ -1,5 +1,5 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class ApiConfig(AppConfig):
-    name = "apps.api"
+class ApiConfig(ParleyApp):
+    url_prefix = "api/v1/"

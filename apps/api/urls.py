@@ -4,54 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path, re_path
 
-from apps.api import (
-    agents,
-    artifacts,
-    credentials,
-    events,
-    forks,
-    incoming_webhooks,
-    keys,
-    messages,
-    notifications,
-    plan_runs,
-    plans,
-    reruns,
-    schedules,
-    sessions,
-    shares,
-    tasks,
-    transfers,
-    uploads,
-    workspaces,
-)
+from apps.accounts.resources import faces
 from apps.api.framework import schema
 from apps.api.framework.views import UnknownAddress
 
 app_name = "api"
-
-PARTS: list[list[URLPattern]] = [
-    schema.urlpatterns,
-    sessions.urlpatterns,
-    shares.urlpatterns,
-    messages.urlpatterns,
-    events.urlpatterns,
-    forks.urlpatterns,
-    reruns.urlpatterns,
-    agents.urlpatterns,
-    artifacts.urlpatterns,
-    tasks.urlpatterns,
-    credentials.urlpatterns,
-    transfers.urlpatterns,
-    uploads.urlpatterns,
-    plan_runs.urlpatterns,
-    plans.urlpatterns,
-    schedules.urlpatterns,
-    incoming_webhooks.urlpatterns,
-    notifications.urlpatterns,
-    keys.urlpatterns,
-    workspaces.urlpatterns,
-]
 
 
 def in_both_forms(pattern: URLPattern) -> list[URLPattern]:
@@ -60,6 +17,6 @@ def in_both_forms(pattern: URLPattern) -> list[URLPattern]:
 
 
 urlpatterns = [
-    *(form for part in PARTS for pattern in part for form in in_both_forms(pattern)),
+    *(form for part in (schema, *faces("api")) for pattern in part.urlpatterns for form in in_both_forms(pattern)),
     re_path(".*", UnknownAddress.as_view()),
 ]

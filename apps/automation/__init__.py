@@ -1,4 +1,5 @@
 """Work that starts by itself.
 
-`targets` starts an agent or a plan for its owner. `schedules` decides when; `jobs` is woken by beat.
+`targets` starts an agent or a plan for its owner. `schedules` decides when, and `incoming` makes messages of webhooks.
+`reruns` has a session's messages answered by another agent or version.
 """

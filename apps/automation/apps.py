@@ -1,6 +1,10 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class AutomationConfig(AppConfig):
-    name = "apps.automation"
-    verbose_name = "Automation"
+class AutomationConfig(ParleyApp):
+    work_lists = ["incoming.EVENTS_TO_START", "schedules.RUNS_TO_START"]
+    periodic_jobs = {
+        "automation.tick": (5.0, "schedules.claim_due"),
+        "automation.forget_events": (3600.0, "incoming.forget_events"),
+        "automation.prune_runs": ("KEEP_HOUSE_SECONDS", "schedules.prune_runs"),
+    }

@@ -1,7 +1,7 @@
 """Incoming webhooks: events of other systems that start an agent or a plan.
 
-`receive` writes a row for each event, once by the sender's id. A job then fills the templates and starts the work; a
-tick starts what a killed job left. A row's key is its message's idempotency key, so it starts once.
+`receive` writes a row for each event, once by the sender's id. A job of the webhook then fills the templates and starts
+the work, event by event. A row's key is its message's idempotency key, so it starts once.
 """
 
 from __future__ import annotations
@@ -15,35 +15,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from celery import current_app
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from kombu.exceptions import OperationalError
 
-import templating
 from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
-from apps.accounts.resources import Act, NotNeeded, Resource
+from apps.accounts.resources import Act, NotNeeded, Resource, deleting, pausing, resuming
 from apps.agents.models import Agent
 from apps.automation import targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, NotAccepting, Refusal, UnsupportedOperation
 from apps.record.events import JSON
-from db import sql
-from templating import Source, TemplateProblem, TemplateProblems
+from parley import templating
+from parley.db import sql
+from parley.templating import Source, TemplateProblem, TemplateProblems
+from parley.work import WorkList
 
 log = logging.getLogger("parley.automation")
 
 PAUSED = "The webhook was paused."
-START_TASK = "automation.start_event"
 TRIED_FOR = datetime.timedelta(hours=1)  # while limits are reached
-SWEPT_AFTER = datetime.timedelta(seconds=10)  # the event's own job comes first
+STARTED_AT_ONCE = 100  # events by one job of a webhook
+SWEPT_AFTER = datetime.timedelta(seconds=10)  # the event's own message comes first
 MOST_TEMPLATES = 100  # in the inputs
-DELETED_AT_ONCE = 1_000
 CONDITION, TEXT, INPUTS = ("onlyIf",), ("text",), ("inputs",)  # where templates are
 WHOLE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*", re.DOTALL)
 SIGNATURES_VALID = datetime.timedelta(seconds=2 * webhook_signatures.TOLERANCE_SECONDS)  # also of a sender ahead of us
@@ -119,40 +117,9 @@ def resume(webhook: IncomingWebhook, principal: Principal) -> IncomingWebhook:
     return webhook
 
 
-def delete(webhook: IncomingWebhook, principal: Principal) -> IncomingWebhook:
-    webhook.delete()
-    return webhook
-
-
-PAUSE = Act[IncomingWebhook](
-    "pause",
-    "Pause",
-    pause,
-    "Pause an incoming webhook",
-    "Events are still accepted and listed, but start nothing.",
-    lambda _: "Paused.",
-    is_offered=lambda webhook: webhook.paused_at is None,
-    icon="pause",
-)
-RESUME = Act[IncomingWebhook](
-    "resume",
-    "Resume",
-    resume,
-    "Resume a paused incoming webhook",
-    "Events that came during the pause start nothing.",
-    lambda _: "Resumed.",
-    is_offered=lambda webhook: webhook.paused_at is not None,
-    icon="play_arrow",
-)
-DELETE = Act[IncomingWebhook](
-    "delete",
-    "Delete",
-    delete,
-    "Delete an incoming webhook and its events",
-    "The tasks that it started stay.",
-    lambda _: "The webhook was deleted. What it started stays.",
-    is_grave=True,
-)
+PAUSE = pausing(pause, "an incoming webhook", "Events are still accepted and listed, but start nothing.")
+RESUME = resuming(resume, "a paused incoming webhook", "Events that came during the pause start nothing.")
+DELETE: Act[IncomingWebhook] = deleting("an incoming webhook and its events", "The tasks that it started stay.")
 WEBHOOKS = Resource("webhooks", "webhook", IncomingWebhook, save, (PAUSE, RESUME, DELETE), ("agent",))
 
 
@@ -390,41 +357,46 @@ EVENTS = Resource(
 
 def _start_later(event: IncomingEvent) -> None:
     if event.state == State.WAITING:
-        transaction.on_commit(lambda: _publish(event.pk))
+        transaction.on_commit(lambda: EVENTS_TO_START.publish(event.webhook_id))
 
 
-def _publish(event: uuid.UUID) -> None:
-    try:
-        current_app.send_task(START_TASK, (str(event),))
-    except (OperationalError, ConnectionError, OSError) as error:
-        log.warning("the broker is away; an event waits for the tick: %s", error)
+def start_events_of(webhook: uuid.UUID) -> int:
+    """Starts the work of a webhook's events in order, until limits are reached. Returns how many started.
 
-
-def start_event(key: uuid.UUID) -> bool:
-    """Fill the templates and start the work of an event that waits. False if it did not start."""
-    found = IncomingEvent.objects.select_related("webhook__owner", "webhook__agent", "agent")
-    event = found.filter(pk=key, state=State.WAITING).first()
-    return event is not None and _start(event)
-
-
-def start_waiting() -> int:
-    """Start what waits longer than its own job takes. Returns the number of events that started."""
-    before = sql.database_time() - SWEPT_AFTER
-    waiting = IncomingEvent.objects.filter(state=State.WAITING, received_at__lt=before)
+    Two jobs may do this at the same time: each event starts once.
+    """
+    waiting = IncomingEvent.objects.filter(webhook=webhook, state=State.WAITING)
     started = 0
-    for webhook in list(waiting.order_by().values_list("webhook", flat=True).distinct()):
-        keys = waiting.filter(webhook=webhook).order_by("received_at").values_list("pk", flat=True)
-        for key in list(keys[:100]):
-            try:
-                if start_event(key):
-                    started += 1
-                elif waiting.filter(pk=key).exists():
-                    break  # its owner's limits are reached
-            except Exception:
-                log.exception("event %s could not start; the next tick tries again", key)
-                too_old = waiting.filter(pk=key, received_at__lt=before - TRIED_FOR)
-                too_old.update(state=State.FAILED, reason="It could not start because of an error here.")
+    for key in list(waiting.order_by("received_at", "id").values_list("pk", flat=True)[:STARTED_AT_ONCE]):
+        event = waiting.select_related("webhook__owner", "webhook__agent", "agent").filter(pk=key).first()
+        if event is None:
+            continue  # another job has started it
+        try:
+            started += _start(event)
+        except Exception:
+            log.exception("event %s could not start; the next sweep tries again", key)
+            too_old = waiting.filter(pk=key, received_at__lt=_long_ago() - TRIED_FOR)
+            too_old.update(state=State.FAILED, reason="It could not start because of an error here.")
+            continue
+        if event.state == State.WAITING and waiting.filter(pk=key).exists():
+            break  # its owner's limits are reached
     return started
+
+
+def _long_ago() -> datetime.datetime:
+    return sql.database_time() - SWEPT_AFTER
+
+
+def due_webhooks() -> QuerySet[IncomingEvent, Any]:
+    """Those with events that wait longer than their own message takes."""
+    waiting = IncomingEvent.objects.filter(state=State.WAITING, received_at__lt=_long_ago())
+    return waiting.order_by().values_list("webhook", flat=True).distinct()
+
+
+EVENTS_TO_START = WorkList(
+    "incoming_events", "automation.start_events", start_events_of, IncomingWebhook, "received_at",
+    due=due_webhooks, waiting=lambda: IncomingEvent.objects.filter(state=State.WAITING), swept_at_once=None,
+)  # fmt: skip
 
 
 def _start(event: IncomingEvent) -> bool:
@@ -475,7 +447,7 @@ def _settle(event: IncomingEvent, state: State, reason: str = "", **fields: obje
 
 
 def forget_events() -> int:
-    """Delete old events, and those beyond the newest of a webhook. Returns their number.
+    """Deletes old events of incoming webhooks, and those beyond the newest of one.
 
     What waits stays, and what would start again if its signed delivery came again.
     """
@@ -483,18 +455,9 @@ def forget_events() -> int:
     settled = IncomingEvent.objects.exclude(state=State.WAITING)
     settled = settled.exclude(digest__gt="", received_at__gt=now - SIGNATURES_VALID)
     oldest = now - datetime.timedelta(days=settings.INCOMING_EVENT_DAYS)
-    deleted = _delete(settled.filter(received_at__lt=oldest))
+    deleted = sql.delete_in_batches(settled.filter(received_at__lt=oldest))
     for webhook in list(IncomingWebhook.objects.values_list("pk", flat=True)):
         of_one = settled.filter(webhook=webhook).order_by("-received_at", "-id")
         last = of_one.values_list("received_at", flat=True)[settings.INCOMING_EVENTS_KEPT - 1 :].first()
-        deleted += _delete(of_one.filter(received_at__lt=last)) if last else 0
-    return deleted
-
-
-def _delete(rows: QuerySet[IncomingEvent]) -> int:
-    """In batches, so that no transaction is long."""
-    deleted = 0
-    while keys := list(rows.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
-        IncomingEvent.objects.filter(pk__in=keys).delete()
-        deleted += len(keys)
+        deleted += sql.delete_in_batches(of_one.filter(received_at__lt=last)) if last else 0
     return deleted

@@ -19,14 +19,15 @@ from apps.accounts.webhook_signatures import CHOICES
 from apps.agents.models import Agent
 from apps.record.content.parts import MAX_TEXT
 from apps.record.models import Context, Task
+from parley.work import Work, WorkQuerySet
 
 
-class ScheduleQuerySet(OwnedQuerySet["Schedule"]):
+class ScheduleQuerySet(OwnedQuerySet["Schedule"], WorkQuerySet["Schedule"]):  # type: ignore[override]  # `as_manager` of two
     agent = "agent"
 
 
-class Schedule(models.Model):
-    """When an agent or a plan starts by itself, as its owner."""
+class Schedule(Work):
+    """When an agent or a plan starts by itself, as its owner. One job at a time starts its runs."""
 
     class Kind(models.TextChoices):
         CRON = "cron", "At certain times"
@@ -83,7 +84,7 @@ class Schedule(models.Model):
     failures = models.PositiveSmallIntegerField(
         default=0, editable=False, help_text="The number of runs in a row that could not start."
     )
-    sending_until = models.DateTimeField(null=True, editable=False, help_text="Until when one job starts its runs.")
+    lease_until = models.DateTimeField(null=True, blank=True, editable=False, db_column="sending_until")
     created_at = models.DateTimeField("created", default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -16,10 +16,9 @@ from typing import Literal
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.automation.models import Rerun
-from apps.engine.queue import publish_queue
-from apps.features.queue.messages import enqueue, hold_reason
-from apps.features.queue.models import QueuedMessage
-from apps.features.sessions.commands import create_session
+from apps.conversations.queue.messages import QUEUES, enqueue, hold_reason
+from apps.conversations.queue.models import QueuedMessage
+from apps.conversations.sessions.commands import create_session
 from apps.record import lineage, lookup
 from apps.record.content import blobs
 from apps.record.content.composing import check_taken, compose
@@ -28,7 +27,7 @@ from apps.record.errors import ContextNotFound, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import INTERRUPTED_STATES, Context, Message, Task
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
 
 MOST_MESSAGES = 100
 ALIKE = 0.5  # the share of two answers that must be the same, so that a reader sees more by what changed
@@ -152,7 +151,7 @@ def start(
         for row in said:
             message = compose(row.parts, key=_key(made, row))
             enqueue(principal, made, message, is_answer=row.pk in answers, most=MOST_MESSAGES)
-    publish_queue(made.pk)
+    QUEUES.publish(made.pk)
     return made, not created.repeated
 
 

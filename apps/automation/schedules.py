@@ -1,6 +1,6 @@
 """When schedules are due, and what starts then.
 
-`claim_due` writes a row for each due time, by compare-and-swap on the schedule's `next_at`. `start_waiting` starts the
+`claim_due` writes a row for each due time, by compare-and-swap on the schedule's `next_at`. `start_runs_of` starts the
 rows that wait. A row's key is its message's idempotency key, so a job that is killed in between starts it once.
 """
 
@@ -23,7 +23,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
-from apps.accounts.resources import Act, NotNeeded, Resource
+from apps.accounts.resources import Act, NotNeeded, Resource, deleting, pausing, resuming
 from apps.automation import cron, targets
 from apps.automation.models import Schedule, ScheduledRun
 from apps.engine.cancel import cancel_task
@@ -37,7 +37,8 @@ from apps.record.errors import (
     UnsupportedOperation,
 )
 from apps.record.models import Task
-from db import sql
+from parley.db import sql
+from parley.work import WorkList
 
 log = logging.getLogger("parley.automation")
 
@@ -53,7 +54,6 @@ LEASE = datetime.timedelta(seconds=60)
 CHECKED_TIMES = 100  # of a cron expression, for the shortest time between two
 LONGEST = datetime.timedelta(days=366)  # an interval
 FARTHEST = datetime.timedelta(days=3653)  # a start from now
-DELETED_AT_ONCE = 500  # runs of the history
 
 State = ScheduledRun.State
 
@@ -155,12 +155,13 @@ def save(principal: Principal, schedule: Schedule) -> Schedule:
     if schedule.agent is None or principal.user_id is None or principal.workspace_id is None:
         raise InvalidFields([("agent", targets.NO_AGENT)])
     targets.check_content(schedule.agent, schedule.text, schedule.inputs)
-    schedule.next_at = preview(schedule, now, 1)[0]
+    if schedule._state.adding:
+        schedule.owner_id, schedule.workspace_id, schedule.created_at = principal.user_id, principal.workspace_id, now
+    schedule.next_at = preview(schedule, now, 1)[0]  # an interval counts from the creation
     schedule.failures = 0
     if not schedule._state.adding:
         schedule.save(update_fields=EDITED)  # a pause or a deletion meanwhile stays
         return schedule
-    schedule.owner_id, schedule.workspace_id, schedule.created_at = principal.user_id, principal.workspace_id, now
     with sql.write_transaction():
         User.objects.select_for_update().get(pk=principal.user_id)  # two at once must not exceed the limit
         own = Schedule.objects.filter(owner=principal.user_id, workspace=principal.workspace_id)
@@ -223,35 +224,12 @@ def _resume(schedule: Schedule, principal: Principal) -> Schedule:
     return schedule
 
 
-def _delete(schedule: Schedule, principal: Principal) -> Schedule:
-    schedule.delete()
-    return schedule
-
-
 def _result_of(run: ScheduledRun) -> str:
     return run.reason or ("It waits for an earlier run." if run.state == State.WAITING else "It was started.")
 
 
-PAUSE = Act[Schedule](
-    "pause",
-    "Pause",
-    _pause,
-    "Pause a schedule",
-    "What it has started goes on. What waits is skipped.",
-    lambda _: "Paused.",
-    is_offered=lambda schedule: schedule.paused_at is None,
-    icon="pause",
-)
-RESUME = Act[Schedule](
-    "resume",
-    "Resume",
-    _resume,
-    "Resume a paused schedule",
-    "Times that passed during the pause are not made up for.",
-    lambda _: "Resumed.",
-    is_offered=lambda schedule: schedule.paused_at is not None,
-    icon="play_arrow",
-)
+PAUSE = pausing(_pause, "a schedule", "What it has started goes on. What waits is skipped.")
+RESUME = resuming(_resume, "a paused schedule", "Times that passed during the pause are not made up for.")
 RUN_NOW = Act[Schedule](
     "run",
     "Run now",
@@ -263,15 +241,7 @@ RUN_NOW = Act[Schedule](
     repeats=False,
     icon="play_circle",
 )
-DELETE = Act[Schedule](
-    "delete",
-    "Delete",
-    _delete,
-    "Delete a schedule and its history",
-    "The tasks that it started stay.",
-    lambda _: "The schedule was deleted. What it started stays.",
-    is_grave=True,
-)
+DELETE: Act[Schedule] = deleting("a schedule and its history", "The tasks that it started stay.")
 SCHEDULES = Resource("schedules", "schedule", Schedule, save, (RUN_NOW, PAUSE, RESUME, DELETE), ("agent",))
 RUNS = Resource("runs", "run", ScheduledRun, related=("task",), order=("-due_at", "-id"))
 
@@ -282,10 +252,12 @@ def _content_of(schedule: Schedule) -> dict[str, object]:
 
 
 def claim_due() -> int:
-    """Write the runs that are due by the database's clock. Returns how many schedules this call claimed."""
+    """Writes the runs that are due by the database's clock, and has them started."""
     now = sql.database_time()
     due = Schedule.objects.select_related("agent").filter(paused_at=None, next_at__lte=now, owner__is_active=True)
-    return sum(_claim(schedule, now) for schedule in due.order_by("next_at")[:AT_ONCE])
+    claimed = [schedule.pk for schedule in due.order_by("next_at")[:AT_ONCE] if _claim(schedule, now)]
+    RUNS_TO_START.publish(*claimed)
+    return len(claimed)
 
 
 def _claim(schedule: Schedule, now: datetime.datetime) -> bool:
@@ -324,43 +296,46 @@ def _missed(schedule: Schedule, now: datetime.datetime) -> list[tuple[datetime.d
     return [(due, "") for due in reversed(found)]
 
 
-def start_waiting() -> int:
-    """Start what waits, whoever claimed it. Returns the number of runs that were started."""
-    is_time = Q(try_at=None) | Q(try_at__lte=sql.database_time())
-    waiting = ScheduledRun.objects.filter(is_time, state=State.WAITING).values("schedule")
-    found = waiting.annotate(first=Min("due_at")).order_by("first").values_list("schedule", flat=True)
-    started = 0
-    for schedule in list(found):  # all of them: those that wait for an earlier run must not be in others' way
-        try:
-            started += start_runs_of(schedule)
-        except Exception:
-            log.exception("schedule %s could not start its runs; the next tick tries again", schedule)
-    return started
+def due_schedules() -> QuerySet[Schedule, uuid.UUID]:
+    """Those with runs to start, whoever claimed their times."""
+    is_time = Q(runs__try_at=None) | Q(runs__try_at__lte=sql.database_time())
+    waiting = Schedule.objects.due().filter(is_time, runs__state=State.WAITING)
+    return waiting.annotate(first=Min("runs__due_at")).order_by("first").values_list("pk", flat=True)
 
 
 def start_runs_of(schedule_id: uuid.UUID) -> int:
-    """Start the waiting runs of a schedule in order, unless another job does so now."""
+    """Starts the waiting runs of a schedule in order, unless another job does so now. Returns how many started."""
+    started = 0
+    for schedule in Schedule.objects.filter(pk=schedule_id).claim(LEASE):
+        try:
+            runs = ScheduledRun.objects.filter(schedule=schedule_id, state=State.WAITING).order_by("due_at")
+            for run in runs.select_related("schedule__owner", "agent"):
+                if not schedule.extend(LEASE) or not _may_go_on(run):
+                    break
+                started += run.state == State.STARTED
+        finally:
+            schedule.release()
+    return started
+
+
+RUNS_TO_START = WorkList(
+    "schedules", "automation.start_runs", start_runs_of, Schedule,
+    due=due_schedules, waiting=lambda: ScheduledRun.objects.filter(state=State.WAITING),
+    swept_at_once=None,  # those that wait for an earlier run must not be in others' way
+)  # fmt: skip
+
+
+def _may_go_on(run: ScheduledRun) -> bool:
+    """Start a run, or settle it. False if it waits, and later ones must not overtake it."""
     now = sql.database_time()
-    free = Q(sending_until=None) | Q(sending_until__lt=now)
-    if not Schedule.objects.filter(free, pk=schedule_id).update(sending_until=now + LEASE):
-        return 0
-    try:
-        runs = ScheduledRun.objects.filter(schedule=schedule_id, state=State.WAITING).order_by("due_at")
-        started = 0
-        for run in runs.select_related("schedule__owner", "agent"):
-            if run.try_at is not None and (given_up := _why_given_up(run, now)):
-                # A limit is no fault of the schedule, so it goes on.
-                _settle(run, State.FAILED, f"{given_up} The last refusal was: {run.reason}")
-                continue
-            if (run.try_at is not None and run.try_at > now) or not _make_room(run):
-                break
-            if run.state == State.WAITING:
-                started += _start(run)
-            if run.state == State.WAITING:
-                break  # it was refused for now, and later ones must not overtake it
-        return started
-    finally:
-        Schedule.objects.filter(pk=schedule_id, sending_until=now + LEASE).update(sending_until=None)
+    if run.try_at is not None and (given_up := _why_given_up(run, now)):
+        # A limit is no fault of the schedule, so it goes on.
+        return _settle(run, State.FAILED, f"{given_up} The last refusal was: {run.reason}") or True
+    if (run.try_at is not None and run.try_at > now) or not _make_room(run):
+        return False
+    if run.state == State.WAITING:
+        _start(run)
+    return run.state != State.WAITING
 
 
 def _why_given_up(run: ScheduledRun, now: datetime.datetime) -> str:
@@ -449,23 +424,16 @@ def _notify(schedule: Schedule, because: str) -> None:
 
 
 def prune_runs(now: datetime.datetime | None = None) -> int:
-    """Delete runs of the history that are older, or more of one schedule, than is kept. Returns the number.
+    """Deletes runs of schedules that are older, or more of one schedule, than is kept.
 
     Runs that wait or whose task works are kept.
     """
     now = now or sql.database_time()
     ended = ScheduledRun.objects.exclude(state=State.WAITING).exclude(task__in=Task.objects.unfinished())
-    deleted = _delete_in_batches(ended.filter(due_at__lt=now - datetime.timedelta(days=settings.SCHEDULE_RUN_DAYS)))
+    deleted = sql.delete_in_batches(ended.filter(due_at__lt=now - datetime.timedelta(days=settings.SCHEDULE_RUN_DAYS)))
     kept = settings.SCHEDULE_RUNS_KEPT
     newer = ScheduledRun.objects.filter(schedule=OuterRef("pk")).order_by("-due_at")
     full = Schedule.objects.annotate(from_=Subquery(newer.values("due_at")[kept - 1 : kept])).exclude(from_=None)
     for schedule, oldest in full.values_list("pk", "from_").iterator():
-        deleted += _delete_in_batches(ended.filter(schedule=schedule, due_at__lt=oldest))
-    return deleted
-
-
-def _delete_in_batches(rows: QuerySet[ScheduledRun]) -> int:
-    deleted = 0
-    while keys := list(rows.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
-        deleted += ScheduledRun.objects.filter(pk__in=keys).delete()[0]
+        deleted += sql.delete_in_batches(ended.filter(schedule=schedule, due_at__lt=oldest))
     return deleted

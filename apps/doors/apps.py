@@ -1,5 +1,5 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class DoorsConfig(AppConfig):
-    name = "apps.doors"
+class DoorsConfig(ParleyApp):
+    """What doors of other protocols share."""

@@ -7,13 +7,13 @@ from functools import partial
 
 from django.http import HttpRequest
 
-import db
 from apps.a2a import http
 from apps.a2a.authentication import authenticate, check_access, find_agent
 from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent, AgentNotFound
 from apps.record.errors import Unauthenticated, check_allowed
+from parley import db
 
 
 async def authenticate_caller(request: HttpRequest, resource: str, scope: str = WRITE) -> http.AuthenticatedRequest:

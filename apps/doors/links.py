@@ -10,12 +10,12 @@ from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 
-import db
+from apps.conversations.sharing.downloads import LINK_HEADERS, SAFE_INLINE, file_response, safe_name, stream_response
 from apps.doors.turns import File
-from apps.features.sharing.downloads import LINK_HEADERS, SAFE_INLINE, file_response, safe_name, stream_response
 from apps.record.events import JSON
 from apps.record.lookup import restore_by_id
 from apps.record.models import Artifact
+from parley import db
 
 SALT = "apps.doors.links"
 IMAGES = tuple(one for one in SAFE_INLINE if one.startswith("image/"))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from mimetypes import guess_extension
 from typing import Any
 
-import db
 from agentkit.clients import calls_in
 from agentkit.emissions import CUT_OFF, FINISH_REASON
 from agentkit.outcomes import NO_ANSWER
@@ -30,6 +29,7 @@ from apps.record.content.parts import is_file, media_type_of
 from apps.record.errors import Refusal
 from apps.record.events import JSON, EventType
 from apps.record.models import Artifact, Context, Event, TaskState
+from parley import db
 
 SHOWN_TYPES = ("text/plain", "text/markdown")
 BETWEEN = "\n\n"

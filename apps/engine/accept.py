@@ -44,11 +44,11 @@ from apps.record.errors import (
 )
 from apps.record.events import JSON, EventType, Opening
 from apps.record.execution import Accepted, Dependency, Run
-from apps.record.hooks import hooks
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
-from db.sql import corrected_time
-from telemetry import tracing
+from parley.db.sql import corrected_time
+from parley.registry import added
+from parley.telemetry import tracing
 
 ExtraWrites = Callable[[Ledger, uuid.UUID], None]
 """Further writes in the transaction that accepts a message; called with the log and the task's id."""
@@ -305,7 +305,7 @@ def check_obstacles(principal: Principal, agent: Agent) -> None:
         limits.count_message(agent.pk)
     except LimitExceeded as exceeded:
         raise LimitReached(exceeded) from None
-    for check in hooks("SEND_OBSTACLES"):
+    for check in added("send_obstacles"):
         check(principal, agent)
 
 
@@ -322,21 +322,21 @@ def message_payload(
     `task` is the message's own task, `parent` the calling task.
     """
     payload: JSON = {}
-    title = title_of(message)
     if log.context._state.adding:
         opening: Opening = {
             "contextId": message.get("contextId") or "",
             "owner": principal.user_id,
             "workspace": principal.workspace_id or agent.workspace_id,
             "agent": agent.pk,
-            "title": title or (agent.name if agent.kind == Agent.Kind.PLAN else ""),  # a plan's form has no text
+            # A plan's form has no text.
+            "title": title_of(message) or (agent.name if agent.kind == Agent.Kind.PLAN else ""),
         }
         if parent is not None:
             opening["parentTask"] = parent
         payload["opens"] = log.opening(opening)
-    elif title and _takes_title(log.context, title):
-        payload["title"] = title
-    if not log.context._state.adding:
+    else:
+        if _takes_title(log.context) and (title := title_of(message)):
+            payload["title"] = title
         payload |= sent_by(log.context, principal.user_id)
     task_field = {"taskId": str(task)} if task else {}
     payload["message"] = {**message, "contextId": log.context.context_id, **task_field}
@@ -348,7 +348,7 @@ def sent_by(context: Context, user: int | None) -> JSON:
     return {"by": user} if user != context.owner_id else {}
 
 
-def _takes_title(context: Context, title: str) -> bool:
+def _takes_title(context: Context) -> bool:
     """Is the session untitled, or a fork whose title is provisional until its own first message?"""
     is_new_fork = context.forked_at is not None and context.last_event == context.forked_at + 1
     return not context.title or (is_new_fork and context.fork_reason in ("fork", "agent"))

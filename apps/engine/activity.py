@@ -9,11 +9,15 @@ whole installation at most a second late.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from apps.accounts.models import User
+from apps.accounts.models import User, person_of
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents.models import Agent
 from apps.engine.queue import publish, publish_resumed
 from apps.installation import current
@@ -115,3 +119,62 @@ WORDS = {
 def sentence(agent: Agent) -> str:
     """What people read about an agent that is paused or drained; "" for an active one."""
     return WORDS[agent.current_activity].format(agent.name)
+
+
+def _put(wanted: Activity, label: str, effect: str, icon: str) -> Act[Agent]:
+    """The act of operators that brings an agent there."""
+    done = {Activity.ACTIVE: "Resumed.", Activity.PAUSED: "Paused.", Activity.DRAINING: "Draining."}[wanted]
+
+    def put(agent: Agent, _: Principal) -> Agent:
+        if not set_activity(agent, wanted):
+            raise NotNeeded(f"It is {wanted.label.lower()} already.")
+        return agent
+
+    return Act(
+        name=label.lower(),
+        label=label,
+        do=put,
+        summary=f"{label} an agent",
+        effect=effect,
+        said=lambda _: done,
+        is_offered=lambda agent: agent.activity != wanted,
+        icon=icon,
+    )
+
+
+def _put_all(act: Act[Agent], wanted: Activity) -> Act[Operation]:
+    """The same for the whole installation."""
+
+    def put(operation: Operation, operator: Principal) -> Operation:
+        if not set_activity_of_all(wanted, person_of(operator)):
+            raise NotNeeded(f"All agents are {wanted.label.lower()} already.")
+        return operation
+
+    whole = f"{act.label} all agents"
+    return replace(act, label=whole, do=put, summary=whole)  # type: ignore[arg-type,return-value]
+
+
+PAUSE = _put(
+    Activity.PAUSED,
+    "Pause",
+    "Messages are accepted and wait. Turns that run go on to their end. Nothing new starts.",
+    "pause",
+)
+DRAIN = _put(
+    Activity.DRAINING,
+    "Drain",
+    "New tasks are refused with an error. What was accepted runs to its end.",
+    "water_drop",
+)
+RESUME = _put(Activity.ACTIVE, "Resume", "New tasks are accepted, and what waits starts at once.", "play_arrow")
+OPERATION = Resource(
+    "operation",
+    "operation",
+    Operation,
+    acts=(
+        _put_all(PAUSE, Activity.PAUSED),
+        _put_all(DRAIN, Activity.DRAINING),
+        _put_all(RESUME, Activity.ACTIVE),
+    ),
+    order=("pk",),
+)

@@ -6,7 +6,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import db
 from agentkit import ToolCall
 from agentkit.llm import approvals
 from agentkit.tools import Policy, ToolKind
@@ -22,6 +21,7 @@ from apps.record import ledger
 from apps.record.errors import AlreadyAnswered, Kind, Refusal, TaskNotFound
 from apps.record.events import JSON, EventType
 from apps.record.models import Event, Task
+from parley import db
 
 
 class NeedsKey(Refusal):

@@ -22,7 +22,7 @@ from apps.record.execution import Run
 from apps.record.models import Context, Message, Task
 from apps.record.runs import Lease
 from apps.record.sql import TASKS
-from telemetry import tracing
+from parley.telemetry import tracing
 
 current_assignment: ContextVar[Assignment | None] = ContextVar("current_assignment", default=None)
 """Of the turn that the current code works for."""

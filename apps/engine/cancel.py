@@ -8,6 +8,7 @@ from functools import partial
 from django.db import transaction
 
 from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents.models import Agent
 from apps.record import ledger, lookup, notifications, runs
 from apps.record.errors import TaskNotCancelable, TaskNotFound
@@ -15,7 +16,7 @@ from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Task, TaskState
-from telemetry import metrics
+from parley.telemetry import metrics
 
 Check = Callable[[Ledger, uuid.UUID], None]
 """Refuses to cancel a task, under the lock of its context."""
@@ -36,9 +37,14 @@ def cancel_for(principal: Principal, task: Task, check: Check | None = None) -> 
 
     Raises NotYourTask, TaskNotFound, TaskNotCancelable.
     """
+    _check_is_theirs(task, principal)
+    cancel_task(task, check)
+
+
+def _check_is_theirs(task: Task, principal: Principal) -> None:
+    """Raises NotYourTask."""
     if principal.user_id not in (task.owner_id, task.context.owner_id):
         raise lookup.NotYourTask("Only the person who began this task, or the session's owner, can cancel it.")
-    cancel_task(task, check)
 
 
 def cancel_task(task: Task, check: Check | None = None) -> None:
@@ -90,3 +96,26 @@ def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
     ended = metrics.RUNS_ENDED[log.task(task).agent.slug, TaskState.CANCELED.value, ""]
     transaction.on_commit(partial(ended.inc, len(runs)))
     return runs
+
+
+def _cancel(task: Task, principal: Principal) -> Task:
+    if task.state == TaskState.CANCELED:
+        raise NotNeeded("It is canceled already.")
+    cancel_task(task)
+    return task
+
+
+CANCEL = Act[Task](
+    "cancel",
+    "Cancel task",
+    _cancel,
+    "Cancel a task and all tasks that it started",
+    "The agent stops, and its unfinished results are discarded.",
+    lambda task: "Canceled.",
+    lambda task: not task.is_finished,
+    check=_check_is_theirs,
+    is_grave=True,
+    icon="stop_circle",
+    note="Canceling a canceled task has no effect. A task that has ended in another state cannot be canceled.",
+)
+TASKS = Resource("tasks", "task", Task, acts=(CANCEL,), related=("context", "agent", "owner"))

@@ -35,8 +35,8 @@ from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Message, TaskState
 from apps.record.runs import Lease, LeaseLost
-from db.sql import NOW, note_time
-from telemetry import metrics
+from parley.db.sql import NOW, note_time
+from parley.telemetry import metrics
 
 START_SECONDS = 60.0  # that a process of its own has to claim its run
 MayTake = Callable[[Run, datetime.datetime], bool]
@@ -91,44 +91,45 @@ def _claim(
         task.agent, skill = run.agent, skill_for(task, run.agent)
     is_claimed = run.state == Run.State.RUNNING and run.worker == worker
     is_lost = run.state == Run.State.RUNNING and not is_claimed
-    if not is_claimed and not activity.may_start(task.agent, operation):
-        return None  # resuming publishes it again
-    is_suspect = is_lost and _runs_in_process(task.agent) and not _is_of_one_process(run.worker, worker)
-    run.alone = run.alone or is_suspect
-    if not is_claimed and run.attempt and run.attempt >= allowed_attempts(run):
-        following = _fail_exhausted(run, worker)
-        if is_suspect:
-            Agent.objects.filter(pk=task.agent.pk).update(alone_until=now + SUSPICION)
-        _count_claim(run, now, is_lost)
-        metrics.RUNS_ENDED[task.agent.slug, TaskState.FAILED.value, finish.WORKER_LOST].inc()
-        if following:
-            publish(following)
-        return None
-    if not is_claimed and not alone and (run.alone or (task.agent.alone_until or now) > now):
-        _reserve(run, worker, now)
-        metrics.LEASES_LOST[task.agent.slug].inc(is_lost)
-        return RunsAlone(run.pk, worker)
-    child = run.slot.get("child") if run.slot else None
-    repeats = delegation.is_repeat(run)
-    given = delegation.original_run(run) if repeats else run
+    if not is_claimed:
+        if not activity.may_start(task.agent, operation):
+            return None  # resuming publishes it again
+        is_suspect = is_lost and _runs_in_process(task.agent) and not _is_of_one_process(run.worker, worker)
+        run.alone = run.alone or is_suspect
+        if run.attempt and run.attempt >= allowed_attempts(run):
+            _end_exhausted(run, now, worker, is_lost, is_suspect)
+            return None
+        if not alone and (run.alone or (task.agent.alone_until or now) > now):
+            _reserve(run, worker, now)
+            metrics.LEASES_LOST[task.agent.slug].inc(is_lost)
+            return RunsAlone(run.pk, worker)
+    given = delegation.original_run(run) if delegation.is_repeat(run) else run
     if not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep tries again
-    history = earlier_messages(context, before=given.message.index) if given.message.index > 1 else []
-    references = referenced_tasks(task.references, task.owner_id, context) if task.references else []
     pinned = given.input.get("agent")  # all attempts use the first one's version
     version = uuid.UUID(pinned["version"]) if pinned else task.agent.current_version_id
     task.agent.current_version = versions.version_at(version) if version else None
-    stored = wire.stored_message(run.message, context)
+    history = earlier_messages(context, before=given.message.index) if given.message.index > 1 else []
+    message = wire.stored_message(run.message, context)
     if not is_claimed:
-        snapshot = _snapshot(run, given, stored, history, skill)
-        _begin_attempt(run, now, worker, snapshot, lock)
+        _begin_attempt(run, now, worker, _snapshot(run, given, message, history, skill), lock)
         _count_claim(run, now, is_lost)
+    return _assignment(run, given, now, skill, message, history)
+
+
+def _assignment(
+    run: Run, given: Run, now: datetime.datetime, skill: str | None, message: JSON, history: list[Message]
+) -> Assignment:
+    """What the worker gets. `given`, `message`, `skill`: see `_snapshot`."""
+    task, context = run.task, run.task.context
+    repeats = given is not run
+    child = run.slot.get("child") if run.slot else None
     return Assignment(
         lease=Lease(run.pk, run.fence),
         agent=task.agent,
         task=task,
         message=run.message,
-        input_message=handler_message(given.message, context) if repeats else Said(stored, blobs.content_of),
+        input_message=handler_message(given.message, context) if repeats else Said(message, blobs.content_of),
         turn=run.turn,
         attempt=run.attempt,
         slot=given.slot,
@@ -148,7 +149,7 @@ def _claim(
         usage=run.usage,
         lane=run.lane,
         history=[handler_message(row, context) for row in history],
-        references=references,
+        references=referenced_tasks(task.references, task.owner_id, context) if task.references else [],
     )
 
 
@@ -273,8 +274,8 @@ def _take_lease(log: Ledger, run: Run, worker: str, values: JSON, *, dead: str =
     log.acquire_lease(Lease(run.pk, run.fence), held, lease | values)
 
 
-def _fail_exhausted(run: Run, worker: str) -> uuid.UUID | None:
-    """Fail a turn without attempts left. Returns the next turn's run. Raises LeaseLost."""
+def _end_exhausted(run: Run, now: datetime.datetime, worker: str, is_lost: bool, is_suspect: bool) -> None:
+    """Fail a turn without attempts left, and publish the next one, if a message waits. Raises LeaseLost."""
     if allowed_attempts(run) > 1:
         reason = f"The run was interrupted {run.attempt} times and is not tried again."
     else:
@@ -282,7 +283,14 @@ def _fail_exhausted(run: Run, worker: str) -> uuid.UUID | None:
     with ledger.writing(run.task.context) as log:
         _take_lease(log, run, worker, {})
         log.use_loaded(run.task)
-        return finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason)
+        following = finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason)
+    agent = run.task.agent
+    if is_suspect:
+        Agent.objects.filter(pk=agent.pk).update(alone_until=now + SUSPICION)
+    _count_claim(run, now, is_lost)
+    metrics.RUNS_ENDED[agent.slug, TaskState.FAILED.value, finish.WORKER_LOST].inc()
+    if following:
+        publish(following)
 
 
 WORKER_KILLED = "worker_killed"  # the code of a failure

@@ -23,7 +23,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 
-import db
 from agentkit import (
     AgentFailure,
     AuthRequired,
@@ -55,6 +54,7 @@ from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted, Run, Suspension
 from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, Message, Task, TaskState
 from apps.record.projection import AUTHOR_EVENTS, Author, read_authors
+from parley import db
 
 MAX_PROGRESS_LENGTH = 200
 RELAYED = "relayed"

@@ -13,7 +13,6 @@ from contextlib import suppress
 from django.db import transaction
 from django.db.models import Q
 
-import db
 from agentkit import Failed
 from apps.engine import finish
 from apps.engine.queue import publish
@@ -21,6 +20,7 @@ from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.execution import Dependency, Run
 from apps.record.models import TERMINAL_STATES, Context, Event, Task, TaskState
+from parley import db
 
 DEPENDENCY_FAILED = "dependency_failed"
 TASKS_PER_SWEEP = 500

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.utils import timezone
 
-import db
 from agentkit import ToolCall, ToolResult
 from agentkit.effects import Claim
 from apps.engine.assignment import Assignment
@@ -17,7 +16,8 @@ from apps.engine.output import MAX_MEMORY_BYTES, clean, clean_emission
 from apps.engine.recorder import Recorder, event_of
 from apps.record.execution import Effect, Run
 from apps.record.runs import LeaseLost
-from db.sql import write_transaction
+from parley import db
+from parley.db.sql import write_transaction
 
 
 @dataclass(frozen=True)

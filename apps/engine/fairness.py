@@ -34,7 +34,7 @@ from apps.limits import current as limits
 from apps.limits.current import Holder
 from apps.limits.models import Kind, Whose
 from apps.record.execution import Run
-from db.sql import CLOCK_SQL, Now, execute, uuid_from, write_transaction
+from parley.db.sql import CLOCK_SQL, Now, execute, uuid_from, write_transaction
 
 BEHIND_SECONDS = 0.1
 RESERVED_SECONDS = 5.0
@@ -172,8 +172,11 @@ def _is_free_and_unlimited(run: Run, now: datetime.datetime) -> bool:
 
 def has_limit(lane: str) -> bool:
     """Is the number of runs at work limited in this lane? Then the end of one makes room for another."""
+    known = limits.snapshot()
+    if not known.has(Kind.RUNNING):
+        return False
     workspace, agent, key = Lane.read(lane)
-    return any(limits.snapshot().limits(Kind.RUNNING, workspace, key, agent))
+    return bool(known.limits(Kind.RUNNING, workspace, key, agent))
 
 
 def _holders(lane: str) -> set[Holder]:

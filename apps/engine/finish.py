@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from django.db import transaction
 
-import db
 from agentkit import (
     Artifact,
     AuthRequired,
@@ -37,13 +36,14 @@ from apps.record import ledger, runs
 from apps.record.content.parts import pieces_joined
 from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.execution import Run, Suspension
-from apps.record.hooks import hook, hooks
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
 from apps.record.projection import Author, assemble_parts
 from apps.record.runs import Lease, has_unfinished_run
-from db.sql import NOW, corrected_time
+from parley import db
+from parley.db.sql import NOW, corrected_time
+from parley.registry import added
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
@@ -143,9 +143,22 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
             later = LATER_MESSAGE.one(task.pk, message.index) if lock else None
             return _end_turn(log, ended, later, ending, artifacts)
 
-    if _writes_only_events(ending) and LATER_MESSAGE.one(task.pk, message.index) is None:
-        return ledger.unless_stale(write)
+    if _writes_only_events(ending):
+        is_newest = _has_only_begun(task, message, ending) or LATER_MESSAGE.one(task.pk, message.index) is None
+        if is_newest:
+            return ledger.unless_stale(write)
     return write(True)
+
+
+FIRST_EVENTS = 2  # that a task's first claim records: its state and the start of its run
+
+
+def _has_only_begun(task: Task, message: Message, ending: Ending) -> bool:
+    """Was nothing recorded after the message, as far as is known, but the start of this run?
+
+    If others have written meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
+    """
+    return ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS
 
 
 def _writes_only_events(ending: Ending) -> bool:
@@ -173,7 +186,7 @@ def _end_turn(
     }
     log.renew_lease(ending.lease, values | ({"usage": ending.usage} if ending.usage else {}))
     if ending.usage:
-        for listener in hooks("USAGE_LISTENERS"):
+        for listener in added("usage_listeners"):
             listener(ending.lease.run_id, task, ending.fallback_id or task.agent_id, ending.usage)
     if ending.session is not None:
         log.remember(ending.session.changed, ending.session.forgotten)
@@ -285,7 +298,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         message[DELIVERED] = True
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
-        link = hook("CREDENTIAL_LINK")(outcome)
+        link = added("credential_link")(outcome)
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
@@ -300,7 +313,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         payload["slot"] = slot
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if ending.child is None and payments.asks_anew(message):
-        hook("PAYMENT_BUDGETS")(task, event.index, payments.choices_in(payload.get("slot"), message))
+        added("payment_budgets")(task, event.index, payments.choices_in(payload.get("slot"), message))
     if link is not None:
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
@@ -348,8 +361,8 @@ def default_text(names: Sequence[str]) -> str:
 
 def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
     """Signatures are part of the event, so that a replay has the same."""
-    signed: JSON = hook("ARTIFACT_SIGNER")(task, [(one, assemble_parts(log.chunks(one))) for one in made], inputs)
-    return signed
+    whole = [(one, assemble_parts(log.chunks(one))) for one in made]
+    return {name: claims for sign in added("artifact_signers") for name, claims in sign(task, whole, inputs).items()}
 
 
 def _artifacts(task: Task, ending: Ending) -> list[Artifact]:

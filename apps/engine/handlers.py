@@ -40,7 +40,7 @@ from agentkit.runner import interrupt
 from apps.agents.models import Agent
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.loading import handler_at, handler_of
-from telemetry import logs
+from parley.telemetry import logs
 
 log = logging.getLogger("parley.engine")
 

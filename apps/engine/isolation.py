@@ -30,7 +30,6 @@ from typing import TextIO
 from django.conf import settings
 from django.utils import timezone
 
-import db
 from apps.agents.models import Agent
 from apps.engine.activity import set_activity
 from apps.engine.claim import START_SECONDS, SUSPICION, WORKER_KILLED, fail_killer
@@ -38,6 +37,7 @@ from apps.installation.models import Activity
 from apps.limits.notices import tell
 from apps.record import notifications
 from apps.record.execution import Run
+from parley import db
 
 log = logging.getLogger("parley.engine")
 
@@ -142,7 +142,10 @@ class ChildProcesses:
                 self._count(1)
                 return False
             case [context, index, *owner]:
-                notifications.announce(context, int(index), int(owner[0]) if owner else None)
+                known = int(owner[0]) if owner else None
+                notifications.announce(
+                    context, int(index), known, settles=not index.startswith(notifications.ON_ITS_WAY)
+                )
         return is_waiting
 
 
@@ -154,11 +157,14 @@ class Told:
         self._pipe: TextIO = os.fdopen(descriptor, "w", buffering=1)
         self._lock = threading.Lock()
         if settings.EMBEDDED:
-            notifications.on_reached(lambda *reached: self.say(*map(str, reached)))
+            notifications.on_reached(self._tell_reached)
 
     def say(self, *words: str) -> None:
         with self._lock, suppress(OSError):
             print(*words, file=self._pipe, flush=True)
+
+    def _tell_reached(self, context: str, index: int, owner: str, settles: bool) -> None:
+        self.say(context, str(index) if settles else f"{notifications.ON_ITS_WAY}{index}", owner)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

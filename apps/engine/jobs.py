@@ -21,13 +21,13 @@ from django.conf import settings
 from django.db.models import Q
 from kombu import Consumer
 
-from apps.engine import activity, delegation, uses
+from apps.engine import activity, delegation
 from apps.engine.queue import PUBLISH_WAITING, publish, run_queue
 from apps.engine.worker import close_current_worker, current_worker
 from apps.record.execution import Run
-from apps.record.hooks import hooks
-from db import sql
-from telemetry import metrics
+from parley.db import sql
+from parley.registry import added
+from parley.telemetry import metrics
 
 log = logging.getLogger("parley.engine")
 
@@ -92,7 +92,6 @@ RUNS_PER_SWEEP = 500
 REPUBLISH_AFTER = datetime.timedelta(seconds=30)  # so that a backlog does not fill the queue
 
 
-@shared_task(name="engine.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
     """Queues runs again that the queue lost or whose worker is gone.
 
@@ -112,7 +111,7 @@ def sweep() -> int:
         publish(run_id)
         metrics.SWEPT["lost_runs" if state_of_run == Run.State.RUNNING else "unclaimed_runs"].inc()
     delegation.sweep_suspensions()
-    for further in hooks("SWEEPS"):
+    for further in added("sweeps"):
         try:
             further()
         except Exception:
@@ -124,12 +123,6 @@ def sweep() -> int:
 def publish_waiting() -> int:
     """Publishes the runs of resumed agents. It may run twice: a worker claims a run once."""
     return activity.publish_waiting()
-
-
-@shared_task(name="limits.watch")  # type: ignore[untyped-decorator]
-def watch_storage() -> None:
-    """Tells operators and the workspace's person once when files take 80 % of what they may."""
-    uses.watch()
 
 
 @after_task_publish.connect  # type: ignore[untyped-decorator]
@@ -171,7 +164,7 @@ def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
         threading.Thread(target=beat.run, name="celery-beat", daemon=True),
     ]
     sweep()
-    for prepare in hooks("BEFORE_WORK"):
+    for prepare in added("before_work"):
         prepare()
     for thread in threads:
         thread.start()

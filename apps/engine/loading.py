@@ -25,7 +25,7 @@ from apps.agents.models import Agent
 
 log = logging.getLogger("parley.engine")
 
-HOUSE = frozenset({"agentkit", "apps", "config", "examples"})  # Parley's own code changes with a restart only
+HOUSE = frozenset({"agentkit", "apps", "examples", "parley"})  # Parley's own code changes with a restart only
 
 type Files = dict[str, tuple[int, int]]
 """Time and size of source files, by their paths."""

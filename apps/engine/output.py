@@ -41,12 +41,15 @@ FindStored = Callable[[str], JSON | None]
 """Gives the stored content of a SHA-256 that the agent may pass on; None for any other."""
 
 
+REPLACEMENT = "\ufffd"
+
+
 def clean(value: Any) -> Any:
     """Replace U+0000 and lone surrogates by U+FFFD. Raises ValueError for what JSON cannot hold."""
     if isinstance(value, str):
-        return value if value.isascii() and "\0" not in value else UNSTORABLE.sub("\ufffd", value)
+        return value if value.isascii() and "\0" not in value else UNSTORABLE.sub(REPLACEMENT, value)
     if isinstance(value, dict):
-        return {clean(str(name)): clean(inner) for name, inner in value.items()}
+        return {UNSTORABLE.sub(REPLACEMENT, str(name)): clean(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [clean(inner) for inner in value]
     check_scalar(value)

@@ -20,7 +20,6 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError
 
-import outbound
 from agentkit import PaymentRequired
 from apps.agents import cards
 from apps.agents.models import Agent
@@ -37,9 +36,10 @@ from apps.record.errors import (
 from apps.record.events import JSON
 from apps.record.execution import MAX_ADDRESS, MAX_AMOUNT, Payment
 from apps.record.models import TERMINAL_STATES, Task, TaskState
-from db import sql
-from db.sql import write_transaction
-from outbound.targets import allowed_hosts
+from parley import outbound
+from parley.db import sql
+from parley.db.sql import write_transaction
+from parley.outbound.targets import allowed_hosts
 
 log = logging.getLogger("parley.engine")
 
@@ -219,7 +219,7 @@ def forget_payloads(**which: Any) -> None:
 
 
 def forget_unneeded() -> None:
-    """A sweep (`apps.record.hooks`): forget what was sealed for tasks that have ended."""
+    """A sweep (`parley.registry`): forget what was sealed for tasks that have ended."""
     forget_payloads(task__state__in=TERMINAL_STATES)
 
 

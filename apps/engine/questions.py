@@ -31,7 +31,7 @@ from apps.record.events import JSON, EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Task, TaskState
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
 
 
 def slot_of(outcome: Outcome | None) -> JSON | None:
@@ -95,6 +95,13 @@ def asking_slot(slot: JSON | None) -> JSON | None:
         below = asking_task(slot)
         return below.slot if below else None
     return slot
+
+
+def calls_of_others(principal: Principal, most: int = 100) -> list[Task]:
+    """Others' tasks that ask about a tool call, about which the caller may still decide, newest first. One query."""
+    asking = Task.objects.approvable_by(principal).exclude(owner=principal.user_id).select_related("context", "agent")
+    newest = asking.order_by("-status_at", "-pk")[:most]
+    return [task for task in newest if principal.user_id not in approvers_of(task.slot)]
 
 
 def approvers_of(slot: JSON | None) -> list[int]:

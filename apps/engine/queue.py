@@ -1,7 +1,7 @@
 """The queue of runs: each broker message names one, and is worth one claim (see `engine.fairness`). The sweep finds
 runs whose message was lost.
 
-The kombu transport below is for `config.celery`.
+The kombu transport below is for `parley.celery`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from apps.limits.current import Holder, LimitExceeded
 from apps.limits.models import Kind, Whose
 from apps.record.errors import LimitReached
 from apps.record.execution import MAX_LANE, Run
+from parley.work import send_job
 
 log = logging.getLogger("parley.engine")
 
-SEND_QUEUED = "queue.send"
 PUBLISH_WAITING = "engine.publish_waiting"
 UNUSED_SECONDS = 24 * 60 * 60.0  # then a broker deletes a queue without consumers
 
@@ -100,20 +100,9 @@ def publish(run_id: uuid.UUID) -> None:
         log.warning("the broker is away; run %s waits for the sweep: %s", run_id, error)
 
 
-def publish_queue(context_id: uuid.UUID) -> None:
-    """Have the workers check a session's message queue. Like `publish`."""
-    try:
-        current_app.send_task(SEND_QUEUED, (str(context_id),))
-    except (OperationalError, ConnectionError, OSError) as error:
-        log.warning("the broker is away; the queue of session %s waits for the sweep: %s", context_id, error)
-
-
 def publish_resumed() -> None:
     """Have a worker publish the runs of resumed agents. Like `publish`."""
-    try:
-        current_app.send_task(PUBLISH_WAITING)
-    except (OperationalError, ConnectionError, OSError) as error:
-        log.warning("the broker is away; runs of resumed agents wait for the sweep: %s", error)
+    send_job(PUBLISH_WAITING)
 
 
 _message_arrived = threading.Event()

@@ -14,7 +14,6 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
-import db
 from agentkit import (
     Chunk,
     Emission,
@@ -36,7 +35,8 @@ from apps.record import ledger, runs
 from apps.record.events import JSON, EventType
 from apps.record.models import Event, TaskState
 from apps.record.runs import UsageTotals
-from telemetry import metrics
+from parley import db
+from parley.telemetry import metrics
 
 BATCH_SIZE = 100
 MAX_WAITING = 400  # emissions; more make the handler wait

@@ -23,7 +23,6 @@ from django.db import IntegrityError
 from django.db.models import Q
 
 import agentkit
-import db
 from agentkit import (
     Answer,
     Clarify,
@@ -58,9 +57,10 @@ from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
 from apps.record.models import Context, Message, Task, TaskState
 from apps.record.sql import TASK
-from db import sql
-from db.sql import write_transaction
-from telemetry import logs
+from parley import db
+from parley.db import sql
+from parley.db.sql import write_transaction
+from parley.telemetry import logs
 
 log = logging.getLogger("parley.engine")
 
@@ -459,15 +459,22 @@ async def wait_until_settled[T](
             raise TaskNotFound
         return (show(task),) if TaskState(task.state).is_settled else None
 
-    return (await wait_for(context_id, after, show_if_settled, since))[0]
+    return (await wait_for(context_id, after, show_if_settled, since, settled=True))[0]
 
 
-async def wait_for[T](context_id: uuid.UUID, after: int, read: Callable[[], T | None], since: float | None = None) -> T:
+async def wait_for[T](
+    context_id: uuid.UUID,
+    after: int,
+    read: Callable[[], T | None],
+    since: float | None = None,
+    *,
+    settled: bool = False,
+) -> T:
     """Wait without a thread or connection until `read`, on a database thread, gives something.
 
-    It is called whenever the context has grown beyond event `after`. `since`: see `feed.growth`.
+    It is called whenever the context has grown beyond event `after`. `since`, `settled`: see `feed.growth`.
     """
-    async with aclosing(feed.growth(context_id, after, since=since)) as grown:
+    async with aclosing(feed.growth(context_id, after, since=since, settled=settled)) as grown:
         async for _ in grown:
             if (found := await db.run(read)) is not None:
                 return found

@@ -9,7 +9,7 @@ from apps.agents.models import Agent
 from apps.installation.models import Operation
 from apps.record.execution import Run, Suspension
 from apps.record.models import Context, Message, Task
-from db.sql import Query
+from parley.db.sql import Query
 
 
 def _whole_run(

@@ -14,15 +14,12 @@ import traceback
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
-from functools import cache, partial
+from functools import partial
 
-from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q
-from django.utils.module_loading import import_string
 from opentelemetry.trace import get_current_span
 
-import db
 from agentkit import (
     Client,
     Completed,
@@ -62,9 +59,10 @@ from apps.record import runs
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
 from apps.record.execution import Run
-from apps.record.hooks import hook
 from apps.record.runs import LeaseLost
-from telemetry import metrics, tracing
+from parley import db
+from parley.registry import added
+from parley.telemetry import metrics, tracing
 
 log = logging.getLogger("parley.engine")
 
@@ -74,7 +72,7 @@ BLOCKED_MESSAGE = (
 )
 
 Executor = Callable[[Assignment, TaskContext, ReleaseSlot], Awaitable[Outcome | Ongoing]]
-"""What `EXECUTORS` names for each kind of agent. It enters the `ReleaseSlot` while it only waits."""
+"""One of the `executors`. It enters the `ReleaseSlot` while it only waits."""
 
 
 async def execute_turn(
@@ -139,7 +137,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
-        lend=partial(hook("CREDENTIAL_LENDER"), assignment),
+        lend=partial(added("credential_lender"), assignment),
         delegate=calls,
         effects=TaskEffects(assignment, recorder),
         approvals=TurnApprovals(assignment, recorder),
@@ -175,7 +173,7 @@ async def _run_agent(
             while True:
                 try:
                     with contained():
-                        outcome = await _executor_of(assignment.agent.kind)(assignment, task, release_slot)
+                        outcome = await added("executors", assignment.agent.kind)(assignment, task, release_slot)
                     break
                 except (AgentUnavailable, HandlerError):
                     if calls.is_used or not await hand_to_fallback(assignment, calls.recorder, task):
@@ -217,12 +215,6 @@ async def _notice_when_late(agent: Agent, recorder: Recorder, spent: float) -> A
     finally:
         if waiting is not None:
             waiting.cancel()
-
-
-@cache
-def _executor_of(kind: str) -> Executor:
-    found: Executor = import_string(settings.EXECUTORS[kind])
-    return found
 
 
 AGENT_FIELDS = ("agent", "options", "skill", "sent")  # of a run's input; a fallback has its own
@@ -369,7 +361,7 @@ NO_ANSWER_NOTE = "The agent's code returned nothing and said nothing. Does it la
 
 def _has_no_answer(ending: Ending) -> bool:
     outcome = ending.outcome
-    return isinstance(outcome, Completed) and not (outcome.parts or outcome.artifacts or ending.streamed)
+    return isinstance(outcome, Completed) and not (ending.streamed or outcome.artifacts or outcome.parts)
 
 
 def _mark_span(ending: Ending) -> None:
@@ -393,12 +385,13 @@ def _count_end(assignment: Assignment, ending: Ending) -> None:
 def _complete(ending: Ending, assignment: Assignment, recorder: Recorder, task: TaskContext) -> None:
     """Check and clean the result. Raises TooLarge, MemoryTooLarge, and ValueError for what is not JSON."""
     redact, outcome, memory = assignment.redaction, ending.outcome, task.memory
+    is_repeated = ending.is_repeated
     if outcome is not None and not isinstance(outcome, Ongoing):
         if ending.child is None:
-            recorder.limits.check(outcome, {} if ending.is_repeated else memory)
+            recorder.limits.check(outcome, {} if is_repeated else memory)
         outcome = clean_outcome(outcome, assignment.stored_file)
         ending.outcome = redact(recorder.usage.labelled(outcome) if recorder.usage.models else outcome)
-    if ending.is_repeated:  # the repeated turn starts with the same memory
+    if is_repeated:  # the repeated turn starts with the same memory
         ending.memory = assignment.memory | redact(clean(bookmarks(memory)))
     else:
         ending.memory = redact(clean(memory)) if memory else {}

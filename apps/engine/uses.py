@@ -35,6 +35,10 @@ class Use:
     def title(self) -> str:
         return str(self.kind.label).capitalize()
 
+    @property
+    def words(self) -> str:
+        return f"{self.used:,} of {self.limit:,}"
+
 
 def uses_of(holder: Holder) -> list[Use]:
     """Of each of its limits. Streams are those of this process."""
@@ -57,7 +61,7 @@ def _used(holder: Holder, kind: Kind) -> int:
 
 
 def watch() -> None:
-    """What the job `limits.watch` does."""
+    """Tells operators and the workspace's person once when files take 80 % of what they may."""
     for limit in Limit.objects.exclude(storage_bytes=None).select_related("workspace__personal_of"):
         use = Use(Kind.STORAGE, limit.storage_bytes or 0, used_bytes(limit.workspace_id))
         if use.is_near and limit.noticed_at is None:

@@ -27,7 +27,6 @@ from django.db.models import F
 from opentelemetry.trace import SpanKind
 from structlog.contextvars import bind_contextvars
 
-import db
 from apps.engine import handlers
 from apps.engine.assignment import Assignment, current_assignment
 from apps.engine.claim import RunsAlone, claim, is_repeatable
@@ -41,9 +40,10 @@ from apps.record import ledger, notifications
 from apps.record.execution import Run
 from apps.record.models import TaskState
 from apps.record.runs import Lease, LeaseLost
-from db import sql
-from db.threads import Singleton
-from telemetry import logs, metrics, tracing
+from parley import db
+from parley.db import sql
+from parley.db.threads import Singleton
+from parley.telemetry import logs, metrics, tracing
 
 log = logging.getLogger("parley.engine")
 

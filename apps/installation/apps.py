@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from django.apps import AppConfig
 from django.db.models.signals import post_delete, post_save
 
+from parley.registry import ParleyApp
 
-class InstallationConfig(AppConfig):
-    name = "apps.installation"
-    verbose_name = "Installation"
+
+class InstallationConfig(ParleyApp):
+    periodic_jobs = {"installation.note_settings": ("KEEP_HOUSE_SECONDS", "jobs.note_settings")}
 
     def ready(self) -> None:
         from django.db import transaction

@@ -17,10 +17,10 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-import db
 from apps.accounts.encryption import CannotDecrypt
 from apps.installation.models import CONNECTION_SLUG, Activity, ModelConnection, NetworkAllowance, Operation
-from outbound import Allowed
+from parley import db
+from parley.outbound import Allowed
 
 log = logging.getLogger("parley.installation")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from celery import shared_task
 from django.conf import settings
 
 from apps.accounts import audit
@@ -10,7 +9,6 @@ from apps.accounts.audit import Subject
 from apps.accounts.audit_models import AuditAction, AuditEntry
 
 
-@shared_task(name="installation.note_settings")  # type: ignore[untyped-decorator]
 def note_settings() -> None:
     """An entry if OUTBOUND_ALLOW differs from what the newest such entry says."""
     now = audit.plain({"allowed": sorted(settings.OUTBOUND_ALLOW)})

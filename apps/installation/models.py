@@ -8,13 +8,12 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models, transaction
-from django.urls import reverse
 from django.utils import timezone
 
-import outbound
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User
-from outbound import targets
+from parley import outbound
+from parley.outbound import targets
 
 JSON = dict[str, Any]
 
@@ -202,15 +201,6 @@ class NetworkAllowance(models.Model):
     @property
     def is_active(self) -> bool:
         return self.expires_at is None or self.expires_at > timezone.now()
-
-
-def allow_url(url: str) -> str:
-    """The operators' form that allows a URL's host and port; "" if it is no URL."""
-    try:
-        entries = targets.allowed_hosts(url)
-    except outbound.Forbidden:
-        return ""
-    return reverse("admin:installation_networkallowance_add", query={"entry": entries[0]}) if entries else ""
 
 
 class Activity(models.TextChoices):

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from django.apps import AppConfig
 from django.db.models.signals import post_delete, post_save
 
+from parley.registry import ParleyApp
 
-class LimitsConfig(AppConfig):
-    name = "apps.limits"
-    verbose_name = "Limits"
 
+class LimitsConfig(ParleyApp):
     def ready(self) -> None:
         from django.db import transaction
 

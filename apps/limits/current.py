@@ -1,14 +1,15 @@
 """The limits as each process knows them, at most REFRESH_SECONDS old, and the counts of requests and streams.
 
-A change counts at once in the process that makes it. Callers without limits cost a look into a dictionary.
+A change counts at once in the process that makes it. A limit that nobody has costs a look into a set.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,13 +17,13 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import DatabaseError
 
-import db
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
 from apps.limits.models import Kind, Limit, Whose
-from telemetry import metrics
+from parley import db
+from parley.telemetry import metrics
 
 log = logging.getLogger("parley.limits")
 
@@ -96,12 +97,11 @@ FIELDS = (*(kind.value for kind in Kind), "priority")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    """The limits that were set. `names`: those that anybody has."""
+
     values: Mapping[Holder, Values] = field(default_factory=dict)
     read_at: float = float("-inf")  # by `time.monotonic`
-
-    @property
-    def is_fresh(self) -> bool:
-        return time.monotonic() - self.read_at < REFRESH_SECONDS
+    names: Set[str] = frozenset()
 
     def of(self, holder: Holder) -> Values:
         values = self.values.get(holder, {})
@@ -109,18 +109,25 @@ class Snapshot:
 
     def limits(
         self, kind: Kind, workspace: int | None, key: str = "", agent: int | None = None
-    ) -> Iterator[tuple[Holder, int]]:
+    ) -> Sequence[tuple[Holder, int]]:
         """Those of a kind that apply to a caller's use of an agent."""
-        for whose, one in ((Whose.WORKSPACE, workspace), (Whose.KEY, key), (Whose.AGENT, agent)):
-            if one and (limit := self.of(holder := Holder(whose, one)).get(kind)) is not None:
-                yield holder, limit
+        if kind not in self.names and not settings.WORKSPACE_LIMITS.get(kind):
+            return ()
+        holders = [
+            Holder(whose, one)
+            for whose, one in ((Whose.WORKSPACE, workspace), (Whose.KEY, key), (Whose.AGENT, agent))
+            if one
+        ]
+        return [(holder, limit) for holder in holders if (limit := self.of(holder).get(kind)) is not None]
 
     def has(self, kind: Kind) -> bool:
         """Is anybody limited so?"""
-        return kind in defaults() or any(kind in values for values in self.values.values())
+        return kind in self.names or bool(settings.WORKSPACE_LIMITS.get(kind))
 
     def priority(self, workspace: int | None, key: str, agent: int) -> int:
         """Of runs whose message asks for none: the key's, the agent's or the workspace's."""
+        if "priority" not in self.names:
+            return Limit.Priority.NORMAL
         holders = Holder(Whose.KEY, key), Holder(Whose.AGENT, agent), Holder(Whose.WORKSPACE, workspace or 0)
         found = (self.values.get(holder, {}).get("priority") for holder in holders)
         return next((one for one in found if one is not None), Limit.Priority.NORMAL)
@@ -136,7 +143,7 @@ _kept = Snapshot()
 
 def snapshot() -> Snapshot:
     """One query in REFRESH_SECONDS. On an event loop, the newest that was read, while a thread reads again."""
-    if _kept.is_fresh:
+    if time.monotonic() - _kept.read_at < REFRESH_SECONDS:
         return _kept
     try:
         asyncio.get_running_loop()
@@ -148,7 +155,7 @@ def snapshot() -> Snapshot:
 
 def forget() -> None:
     """Read the rows again before the next use."""
-    keep(Snapshot(_kept.values))
+    keep(dataclasses.replace(_kept, read_at=float("-inf")))
 
 
 def keep(known: Snapshot) -> None:
@@ -172,7 +179,7 @@ def _read() -> Snapshot:
         else:
             holder = Holder(Whose.AGENT, agent) if agent else Holder(Whose.KEY, str(ApiKey(prefix=prefix)))
         values[holder] = {name: one for name, one in zip(FIELDS, numbers, strict=True) if one is not None}
-    found = Snapshot(values, started)
+    found = Snapshot(values, started, {name for limited in values.values() for name in limited})
     keep(found)
     return found
 
@@ -180,15 +187,17 @@ def _read() -> Snapshot:
 def count_request(principal: Principal, address: str) -> None:
     """Count a request of the caller, the workspace and the key. Raises QuotaExceeded."""
     quotas.count_request(principal, address)
-    _count(snapshot().limits(Kind.REQUESTS, principal.workspace_id, principal.key))
+    if limits := snapshot().limits(Kind.REQUESTS, principal.workspace_id, principal.key):
+        _count(limits)
 
 
 def count_message(agent: int) -> None:
     """Count a message to the agent. Raises LimitExceeded."""
-    _count(snapshot().limits(Kind.REQUESTS, None, agent=agent))
+    if limits := snapshot().limits(Kind.REQUESTS, None, agent=agent):
+        _count(limits)
 
 
-def _count(limits: Iterator[tuple[Holder, int]]) -> None:
+def _count(limits: Sequence[tuple[Holder, int]]) -> None:
     for holder, limit in limits:
         used, left = quotas.request_counter.add(str(holder), limit)
         if used > limit:

@@ -74,11 +74,24 @@ class Limit(models.Model):
                 | Q(workspace=None, api_key__isnull=False, agent=None)
                 | Q(workspace=None, api_key=None, agent__isnull=False),
                 name="a_limit_is_of_one",
+                violation_error_message="Choose one workspace, one API key or one agent.",
             ),
             models.CheckConstraint(
-                condition=Q(storage_bytes=None) | Q(workspace__isnull=False), name="storage_is_of_a_workspace"
+                condition=Q(storage_bytes=None) | Q(workspace__isnull=False),
+                name="storage_is_of_a_workspace",
+                violation_error_message="Files belong to workspaces. Set their bytes for a workspace.",
             ),
         ]
+
+    @property
+    def whose(self) -> Whose:
+        return next(one for one in Whose if getattr(self, f"{one.value}_id"))
+
+    @property
+    def holder(self) -> Workspace | ApiKey | Agent:
+        """Whom it limits."""
+        found: Workspace | ApiKey | Agent = getattr(self, self.whose.value)
+        return found
 
     def __str__(self) -> str:
         return f"Limits of {self.workspace or self.api_key or self.agent}"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
@@ -25,9 +25,9 @@ from apps.operators import bulk
 from apps.operators.bulk import ACTIONS, AT_ONCE, MOST_ROWS, Doing, Result, RowAction
 from apps.operators.models import BulkAction, BulkRow
 from apps.record.models import Task
-from console import cells
-from console.admin import ConsoleAdmin, ReadOnlyAdmin, column, redirect_dialog, related_cell, time_cell
-from console.cells import Tone
+from parley.faces import cells
+from parley.faces.admin import ConsoleAdmin, MenuItem, ReadOnlyAdmin, column, redirect_dialog, related_cell, time_cell
+from parley.faces.cells import Tone
 
 TASK_NAMED = re.compile(r"(?<=task )([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 SHOWN_ROWS = 500  # results on a page
@@ -61,17 +61,29 @@ def list_action(action: RowAction, *, permission: str = "operate") -> Any:
     return run
 
 
-def button(action: RowAction, *, icon: str, url_path: str, dialog: ActionDialog) -> Any:
-    """A button of a row's page, which asks first."""
+def button(action: RowAction, *, icon: str, url_path: str, dialog: ActionDialog, permission: str = "operate") -> Any:
+    """A button of a row's page, which asks first. `permission` as of `list_action`."""
 
     def run(self: ActingAdmin, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
         self.act_on_row(request, action, object_id)
-        return redirect_dialog(self.model, object_id if action.rows().filter(pk=object_id).exists() else None)
+        row = action.rows().filter(pk=object_id).first()
+        return redirect_dialog(self.model, None) if row is None else self.page_after(action, row)
 
     run.__name__ = url_path.replace("-", "_")
-    return page_action(description=action.label, permissions=["operate"], icon=icon, url_path=url_path, dialog=dialog)(
-        run
-    )
+    described = {"description": action.label, "icon": icon, "url_path": url_path}
+    return page_action(permissions=[permission], dialog=dialog, **described)(run)
+
+
+def button_path(act: Act[Any] | RowAction) -> str:
+    """The end of the address of an act's button. ModelAdmin has attributes of some acts' names, such as `delete`."""
+    return f"{act.name}_now" if hasattr(ConsoleAdmin, act.name) else act.name
+
+
+def admin_of(model: type[Model]) -> Any:
+    """The class of a model's admin, taken out of the site: an app subclasses it, adds acts, and registers it again."""
+    found = type(admin.site.get_model_admin(model))
+    admin.site.unregister(model)
+    return found
 
 
 class ActingAdmin(ConsoleAdmin):
@@ -79,30 +91,65 @@ class ActingAdmin(ConsoleAdmin):
 
     Attributes:
         resource: what it shows, if people have it too.
-        acts: what operators do to its rows: a button, and an action of the list.
+        acts: what operators do to its rows: a button of the page, and an action of the list, such as `pause` and
+            `pause_selected`. Both stand after those that the class declares itself. Buttons after the first BUTTONS
+            are in a menu. A subclass's own stand before those that it inherits.
     """
+
+    BUTTONS = 4
 
     list_before_template = "admin/console/narrowed.html"
     resource: ClassVar[Resource[Any] | None] = None
-    acts: ClassVar[tuple[Act[Any], ...]] = ()
+    acts: ClassVar[tuple[Act[Any] | RowAction, ...]] = ()
+
+    _declared: ClassVar[tuple[Any, ...]] = ()  # buttons besides those of acts
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        if cls.resource is None or not cls.acts:
-            return
+        own, inherited = cls.__dict__.get("acts", ()), super(cls, cls).acts
+        for act in own:
+            action = act if isinstance(act, RowAction) else cls._registered(act)
+            cls.operate_permission = cls.operate_permission or action.permission
+            need, path = cls._permission_of(action), button_path(action)
+            name, of_list = path.replace("-", "_"), f"{action.name}_selected".replace("-", "_")
+            dialog = ActionDialog(title=action.question, description=action.effect, form_submit_text=action.label)
+            setattr(cls, name, button(action, icon=action.icon, url_path=path, dialog=dialog, permission=need))
+            if of_list not in cls.__dict__:
+                setattr(cls, of_list, list_action(action, permission=need))
+            cls.actions = [*(cls.actions or ()), of_list]
+        cls.acts = (*own, *inherited)
+        cls._declared = tuple(cls.__dict__.get("actions_detail") or cls._declared)
+        names: list[Any] = [button_path(act).replace("-", "_") for act in cls.acts]
+        if names[cls.BUTTONS :]:
+            names[cls.BUTTONS :] = [{"title": "More", "items": names[cls.BUTTONS :]}]
+        cls.actions_detail = [*cls._declared, *names]
+
+    @classmethod
+    def _registered(cls, act: Act[Any]) -> RowAction:
+        assert cls.resource is not None
         options = cls.resource.model._meta
         cls.operate_permission = cls.operate_permission or f"{options.app_label}.change_{options.model_name}"
-        for act in cls.acts:
-            action = bulk.register_act(cls.resource, act, cls.operate_permission, cls.select_related)
-            title = re.sub(r"\ban? ", "this ", act.summary, count=1) + "?"
-            dialog: ActionDialog = {"title": title, "description": act.effect, "form_submit_text": act.label}
-            setattr(cls, act.name, button(action, icon=act.icon, url_path=act.name, dialog=dialog))
-            setattr(cls, f"{act.name}_selected", list_action(action))
-        cls.actions_detail = [act.name for act in cls.acts]
-        cls.actions = [f"{act.name}_selected" for act in cls.acts]
+        permission = act.operator_permission or cls.operate_permission
+        return bulk.register_act(
+            cls.resource, act, permission, select_related=cls.select_related, deferred=cls.deferred
+        )
+
+    @classmethod
+    def _permission_of(cls, action: RowAction) -> str:
+        """The name in admin of what operators need for the action."""
+        if action.permission == cls.operate_permission:
+            return "operate"
+        needed = lambda self, request, object_id=None: request.user.has_perm(action.permission)  # noqa: E731
+        name = action.name.replace("-", "_")
+        setattr(cls, f"has_{name}_permission", needed)
+        return name
 
     def is_offered(self, action: str, row: Any) -> bool:
-        return all(act.is_offered(row) for act in self.acts if act.name == action)
+        return all(act.is_offered(row) for act in self.acts if button_path(act) == action)
+
+    def page_after(self, action: RowAction, row: Any) -> HttpResponse:
+        """Where a button leads that has been pressed, if the row is there still."""
+        return redirect_dialog(self.model, row.pk)
 
     def act_on_row(self, request: HttpRequest, action: RowAction, key: object) -> Result | None:
         """Act on one row, and tell the operator. None if there is no such row that they may see."""
@@ -181,6 +228,7 @@ def _result_line(row: BulkRow, model: Any) -> tuple[str, tuple[Any, ...]]:
 class BulkActionAdmin(ReadOnlyAdmin):
     """Operators see what they started; who may view bulk actions sees all."""
 
+    menu = MenuItem("Storage", 4, "checklist")
     list_display = (
         column("action", lambda row: cells.link(row.label, cells.page_url(BulkAction, row.pk))),
         related_cell("operator", "by", empty="a deleted account"),

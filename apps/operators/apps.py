@@ -1,6 +1,7 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class OperatorsConfig(AppConfig):
-    name = "apps.operators"
-    verbose_name = "Operators"
+class OperatorsConfig(ParleyApp):
+    analytics_sources = ["dashboard.plan_runs.PLAN_RUNS"]
+    work_lists = ["bulk.BULK_ACTIONS"]
+    periodic_jobs = {"operators.forget": ("KEEP_HOUSE_SECONDS", "bulk.delete_old")}

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import datetime
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from celery import current_app
+from django.contrib.admin import autodiscover
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import F, Model, Q, QuerySet
-from kombu.exceptions import OperationalError
+from django.db.models import Model, QuerySet
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
@@ -28,7 +29,8 @@ from apps.accounts.models import User
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.operators.models import BulkAction, BulkRow
 from apps.record.errors import Kind, Refusal
-from db import sql
+from parley.db import sql
+from parley.work import WorkList
 
 log = logging.getLogger("parley.operators")
 
@@ -39,7 +41,6 @@ LEASE = datetime.timedelta(seconds=60)
 EXTEND_SECONDS = 10.0  # between extensions of the lease during a batch
 KEPT = datetime.timedelta(days=30)
 DELETED_AT_ONCE = 5
-WORK = "operators.bulk"
 
 State = BulkAction.State
 
@@ -66,6 +67,10 @@ class RowAction:
         permission: what the operator needs, such as "record.change_task".
         mark: at most 64 characters that change when somebody else acts on the row, such as a fence.
         records: whether `act` writes to the audit itself.
+        deferred: columns not to load.
+        question, effect: what a row's page asks before, and what follows.
+        icon: of its button.
+        is_offered: whether a row's page has the button.
     """
 
     key: str
@@ -76,9 +81,19 @@ class RowAction:
     select_related: tuple[str, ...] = ()
     mark: Callable[[Any], str] = lambda row: ""
     records: bool = False
+    deferred: tuple[str, ...] = ()
+    question: str = ""
+    effect: str = ""
+    icon: str = ""
+    is_offered: Callable[[Any], bool] = lambda row: True
+
+    @property
+    def name(self) -> str:
+        """In addresses, such as "run-again"."""
+        return self.key.partition(".")[2]
 
     def rows(self) -> QuerySet[Any]:
-        rows = self.model._default_manager.all()
+        rows = self.model._default_manager.defer(*self.deferred)
         return rows.select_related(*self.select_related) if self.select_related else rows
 
 
@@ -91,8 +106,8 @@ def register(action: RowAction) -> RowAction:
     return action
 
 
-def register_act(resource: Resource[Any], act: Act[Any], permission: str, related: tuple[str, ...]) -> RowAction:
-    """An act of a resource as operators do it."""
+def register_act(resource: Resource[Any], act: Act[Any], permission: str, **options: Any) -> RowAction:
+    """An act of a resource as operators do it. `options`: attributes of the action."""
 
     def perform(row: Any, doing: Doing) -> str:
         if doing.again and not act.repeats:
@@ -102,11 +117,15 @@ def register_act(resource: Resource[Any], act: Act[Any], permission: str, relate
         except NotNeeded:
             if not doing.again:
                 raise
-            result = row
+            return "The first try has done it."
         task = getattr(result, "task_id", None)
         return act.said(result) + (f" It is task {task}." if task else "")
 
-    return register(RowAction(f"{resource.noun}.{act.name}", act.label, resource.model, permission, perform, related))
+    shown: dict[str, Any] = {name: getattr(act, name) for name in ("icon", "is_offered", "records")}
+    shown["effect"] = act.warning
+    shown["question"] = re.sub(r"\ban? ", "this ", act.summary, count=1) + "?"
+    key = f"{resource.noun}.{act.name}"
+    return register(RowAction(key, act.label, resource.model, permission, perform, **shown, **options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +157,19 @@ def act(action: RowAction, row: Model, doing: Doing) -> Result:
 
 def _note(action: RowAction, row: Model, operator: User, what: str) -> None:
     """In the audit and in admin's log, as a change by hand would be; a job has no request."""
-    chosen = action.model._default_manager.filter(pk=row.pk)
     code = audit.ADMIN_ACTIONS.get(row._meta.label_lower, {}).get("changed", AuditAction.ADMIN_CHANGED)
+    subject, workspace = audit.row_subject(row), getattr(row, "workspace_id", None)
     with transaction.atomic():
         if not action.records:
-            audit.record(code, actor=operator, object=row, details={"note": what})
-        LogEntry.objects.log_actions(operator.pk, chosen, CHANGE, what, single_object=True)
+            audit.record(code, actor=operator, object=subject, workspace=workspace, details={"note": what})
+        LogEntry.objects.create(
+            user=operator,
+            content_type=ContentType.objects.get_for_model(row, for_concrete_model=False),
+            object_id=subject.key,
+            object_repr=subject.label[:200],
+            action_flag=CHANGE,
+            change_message=what,
+        )
 
 
 def begin(action: RowAction, operator: User, keys: Sequence[Any], chosen: str = "") -> BulkAction:
@@ -154,20 +180,14 @@ def begin(action: RowAction, operator: User, keys: Sequence[Any], chosen: str = 
         )
         rows = (BulkRow(bulk=bulk, number=number, key=str(key)) for number, key in enumerate(keys, 1))
         BulkRow.objects.bulk_create(rows, batch_size=2_000)
-    if len(keys) <= AT_ONCE:
-        work_off(bulk.pk)
-    else:
-        publish(bulk.pk)
+        # Before the commit, so that no sweep is faster.
+        claimed = _claim(bulk.pk) if len(keys) <= AT_ONCE else []
+    for one in claimed:
+        _work_off(one)
+    if len(keys) > AT_ONCE:
+        BULK_ACTIONS.publish(bulk.pk)
     bulk.refresh_from_db()
     return bulk
-
-
-def publish(key: uuid.UUID) -> None:
-    """Have a worker continue the action. If the broker is away, the sweep does it."""
-    try:
-        current_app.send_task(WORK, (str(key),))
-    except (OperationalError, ConnectionError, OSError) as error:
-        log.warning("the broker is away; bulk action %s waits for the sweep: %s", key, error)
 
 
 def stop(bulk: BulkAction, why: str) -> bool:
@@ -177,48 +197,33 @@ def stop(bulk: BulkAction, why: str) -> bool:
 
 
 def work_off(key: uuid.UUID) -> None:
-    """Work off the rows until the end, a stop, or another process."""
-    fence = _claim(key)
-    while fence is not None:
-        bulk = BulkAction.objects.select_related("operator").get(pk=key)
-        if why := _obstacle(bulk):
-            stop(bulk, why)
-            return
-        if not _work_off_batch(bulk, fence):
-            held = BulkAction.objects.filter(pk=key, fence=fence, state=State.RUNNING)
-            held.update(state=State.DONE, finished_at=sql.database_time(), lease_until=None)
-            return
-        fence = _extend(key, fence)
+    """Works off the rows that an operator chose, until the end, a stop, or another process."""
+    for bulk in _claim(key):
+        _work_off(bulk)
 
 
-def overdue() -> list[uuid.UUID]:
-    """Actions that no process works on: their workers died, or their messages were lost."""
-    now = sql.database_time()
-    lost = Q(lease_until__lt=now) | Q(lease_until=None, created_at__lt=now - datetime.timedelta(seconds=5))
-    return list(BulkAction.objects.filter(lost, state=State.RUNNING).values_list("pk", flat=True))
+def _claim(key: uuid.UUID) -> list[BulkAction]:
+    return BulkAction.objects.select_related("operator").filter(pk=key).claim(LEASE)
+
+
+def _work_off(bulk: BulkAction) -> None:
+    autodiscover()  # admin's pages register the actions
+    while _work_off_batch(bulk):
+        if not bulk.extend(LEASE):
+            return
+        # They may have lost the permission.
+        bulk.operator = BulkAction.objects.select_related("operator").get(pk=bulk.pk).operator
+    bulk.release(state=State.DONE, finished_at=sql.database_time())
+
+
+BULK_ACTIONS = WorkList("bulk_actions", "operators.bulk", work_off, BulkAction)
 
 
 def delete_old() -> int:
-    """Delete actions that ended more than KEPT ago, a few at a time; returns their number."""
+    """Deletes actions on many rows that ended a month ago, a few at a time."""
     long_ago = sql.database_time() - KEPT
     old = BulkAction.objects.exclude(state=State.RUNNING).filter(created_at__lt=long_ago).order_by("created_at")
-    keys = list(old.values_list("pk", flat=True)[:DELETED_AT_ONCE])
-    BulkAction.objects.filter(pk__in=keys).delete()
-    return len(keys)
-
-
-def _claim(key: uuid.UUID) -> int | None:
-    now = sql.database_time()
-    free = BulkAction.objects.filter(Q(lease_until=None) | Q(lease_until__lt=now), pk=key, state=State.RUNNING)
-    bulk = free.first()
-    if bulk is None or not free.filter(fence=bulk.fence).update(fence=F("fence") + 1, lease_until=now + LEASE):
-        return None
-    return bulk.fence + 1
-
-
-def _extend(key: uuid.UUID, fence: int) -> int | None:
-    held = BulkAction.objects.filter(pk=key, fence=fence, state=State.RUNNING)
-    return fence if held.update(lease_until=sql.database_time() + LEASE) else None
+    return sql.delete_in_batches(old, DELETED_AT_ONCE)
 
 
 def _obstacle(bulk: BulkAction) -> str:
@@ -232,8 +237,10 @@ def _obstacle(bulk: BulkAction) -> str:
     return ""
 
 
-def _work_off_batch(bulk: BulkAction, fence: int) -> bool:
-    """Work off the next rows; False if none is left. Ends early if the lease was lost."""
+def _work_off_batch(bulk: BulkAction) -> bool:
+    """Work off the next rows; False if none is left or it must not go on. Ends early if the lease was lost."""
+    if why := _obstacle(bulk):
+        return not stop(bulk, why)
     left = bulk.rows.filter(outcome__in=(BulkRow.Outcome.STARTED, BulkRow.Outcome.WAITING)).order_by("number")
     rows = list(left[:BATCH])
     action = ACTIONS[bulk.action]
@@ -241,11 +248,11 @@ def _work_off_batch(bulk: BulkAction, fence: int) -> bool:
     extend_at = time.monotonic() + EXTEND_SECONDS
     for row in rows:
         if time.monotonic() > extend_at:
-            if _extend(bulk.pk, fence) is None:
+            if not bulk.extend(LEASE):
                 break
             extend_at = time.monotonic() + EXTEND_SECONDS
         # Both updates need the fence: another process may have claimed the action in the meantime.
-        held = BulkRow.objects.filter(pk=row.pk, bulk__fence=fence)
+        held = BulkRow.objects.filter(pk=row.pk, bulk__fence=bulk.fence)
         subject = found.get(row.key)
         again = row.outcome == BulkRow.Outcome.STARTED
         if subject is not None and not again:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 from django.contrib.admin import display
+from django.db.models import Model
 from django.utils.safestring import SafeString
 
 from apps.record.content.rendering import RATINGS, summarize, summarize_parts
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Feedback, Message, Task, TaskState
-from console import cells
-from console.admin import Column, column, count_cell, id_cell, key_cell, related_cell, state_cell, time_cell
-from console.cells import Tone
+from parley.faces import cells
+from parley.faces.admin import Column, column, count_cell, id_cell, key_cell, related_cell, state_cell, time_cell
+from parley.faces.cells import Tone
 
 TASK_TONES = {
     TaskState.SUBMITTED: Tone.QUEUED,
@@ -55,6 +56,17 @@ def content_cell(field: str) -> Column:
     """JSON that people and agents wrote, without secrets."""
     show = lambda row: SafeString(without_secrets(cells.json_block(getattr(row, field))))  # noqa: E731
     return column(field.replace("_", " "), show, field=field)
+
+
+def outcome_cell(title: str, why: str) -> Column:
+    """The beginning of the field `why`, or the HTTP status of the last answer."""
+    show = lambda row: cells.shortened(getattr(row, why), 60) or str(row.last_status or "–")  # noqa: E731
+    return column(title, show, "last_status")
+
+
+def list_link(title: str, model: type[Model], lookup: str) -> Column:
+    """A link to the list of rows that belong to this one."""
+    return column(title, lambda row: cells.link(title, cells.list_url(model, **{lookup: row.pk})))
 
 
 created = time_cell("created_at")

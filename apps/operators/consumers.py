@@ -15,7 +15,6 @@ from urllib.parse import parse_qs
 from django.contrib.sessions.backends.base import SessionBase
 from django.urls import path
 
-import db
 from apps.accounts import revocation
 from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT, Closed, PageConsumer, signed_in_user
 from apps.accounts.models import User
@@ -23,6 +22,7 @@ from apps.operators.panels import Subject, may_view, panel
 from apps.record import feed
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Task, TaskState
+from parley import db
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -22,21 +23,20 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 from unfold.views import ChangeList
 
-import db
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import EncryptedTextField
 from apps.operators.actions import ActingAdmin
 from apps.operators.models import SavedFilter
-from console import cells
-from console.admin import ReadOnlyAdmin
-from console.keyset import PLACE, EstimatingPaginator, KeysetChangeList, has_places, order_of, place_of, rows_after
+from parley import db
+from parley.faces import cells
+from parley.faces.admin import ReadOnlyAdmin
+from parley.faces.keyset import PLACE, EstimatingPaginator, KeysetChangeList, has_places, order_of, place_of, rows_after
 
-EXPORT = "operators.export_rows"
 ROWS_AT_ONCE = 1_000  # of an export
 MOST_FILTERS = 50  # saved by one operator for one list
 NOT_SAVED = {"p", "e", PLACE}  # places in a list
-FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 Row = Mapping[str, Any]
 
@@ -46,12 +46,14 @@ class ListAdmin(ActingAdmin, ReadOnlyAdmin):
 
     Attributes:
         export_fields: lookups of further columns of an export, such as "agent__slug".
+        export_permission: who may export, of those who may view.
         unindexed: parameters of filters without an index, which look only at the NEWEST rows.
     """
 
     paginator = EstimatingPaginator
     list_before_template = "admin/operators/list_tools.html"
     export_fields: ClassVar[tuple[str, ...]] = ()
+    export_permission = "operators.export_rows"
     unindexed: ClassVar[tuple[str, ...]] = ()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -86,7 +88,7 @@ class ListAdmin(ActingAdmin, ReadOnlyAdmin):
         ]
         query = saved_query(request.GET)
         more: dict[str, Any] = {"saved": saved, "query": query, "save_filter": reverse(f"{name}_save_filter")}
-        if request.user.has_perm(EXPORT):
+        if request.user.has_perm(self.export_permission):
             exports = ((kind, reverse(f"{name}_export", args=[kind])) for kind in FORMATS)
             more["exports"] = [(FORMATS[kind][0], f"{url}?{query}") for kind, url in exports]
         return super().changelist_view(request, {**more, **(extra_context or {})})
@@ -116,23 +118,24 @@ class ListAdmin(ActingAdmin, ReadOnlyAdmin):
 
     def export(self, request: HttpRequest, kind: str) -> HttpResponse | StreamingHttpResponse:
         """The filtered rows as a stream."""
-        if not (self.has_view_permission(request) and request.user.has_perm(EXPORT)):
+        if not (self.has_view_permission(request) and request.user.has_perm(self.export_permission)):
             raise PermissionDenied
         if kind not in FORMATS:
             raise Http404
         _, media_type, begin, line = FORMATS[kind]
         rows = self.get_changelist_instance(request).get_queryset(request)
         columns = self.export_columns()
-        self._note_export(request, f"Exported as {kind}: {saved_query(request.GET) or 'all'}")
+        rows = self.note_export(request, kind, rows)
         name = f"{self.opts.model_name}-{timezone.now():%Y-%m-%d}.{kind}"
         response = StreamingHttpResponse(_lines(rows, columns, begin, line), content_type=media_type)
         response["Content-Disposition"] = f'attachment; filename="{name}"'
         response["Cache-Control"] = "private, no-store"
         return response
 
-    def _note_export(self, request: HttpRequest, what: str) -> None:
-        """In the audit and in admin's log, of the list instead of a row."""
+    def note_export(self, request: HttpRequest, kind: str, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """In the audit and in admin's log, of the list instead of a row. Returns the rows to export."""
         plural = str(self.opts.verbose_name_plural)[:200]
+        what = f"Exported as {kind}: {saved_query(request.GET) or 'all'}"
         with transaction.atomic():
             subject = audit.Subject(self.opts.label_lower, label=plural)
             audit.record(AuditAction.ADMIN_CHANGED, object=subject, details={"note": what}, request=request)
@@ -140,6 +143,7 @@ class ListAdmin(ActingAdmin, ReadOnlyAdmin):
                 user_id=int(request.user.pk or 0), object_repr=plural, action_flag=CHANGE, change_message=what[:1000],
                 content_type=ContentType.objects.get_for_model(self.model, for_concrete_model=False),
             )  # fmt: skip
+        return rows
 
     def export_columns(self) -> list[str]:
         """All columns but JSON and secrets, then `export_fields`."""
@@ -186,18 +190,31 @@ def _csv(values: Sequence[Any]) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula begins with an apostrophe."""
-    if isinstance(value, str) and value.startswith(FORMULA_MARKS):
-        return f"'{value}"
-    return value
+    """A spreadsheet would run a cell that starts like a formula: an apostrophe makes it text (OWASP, CSV injection)."""
+    return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(FORMULA_STARTS) else value
+
+
+class ExactEncoder(DjangoJSONEncoder):
+    """Times have microseconds, as in CSV."""
+
+    def default(self, o: Any) -> Any:
+        return o.isoformat(timespec="microseconds") if isinstance(o, datetime.datetime) else super().default(o)
 
 
 def _csv_line(row: Row) -> str:
-    return _csv([one.isoformat() if hasattr(one, "isoformat") else one for one in row.values()])
+    return _csv([_cell(value) for value in row.values()])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(timespec="microseconds")
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, sort_keys=True) if value else ""
+    return value
 
 
 def _json_line(row: Row) -> str:
-    return json.dumps(row, cls=DjangoJSONEncoder, ensure_ascii=False) + "\n"
+    return json.dumps(row, cls=ExactEncoder, ensure_ascii=False) + "\n"
 
 
 FORMATS: dict[str, tuple[str, str, Callable[[Sequence[str]], str], Callable[[Row], str]]] = {

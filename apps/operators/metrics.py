@@ -1,4 +1,4 @@
-"""`/metrics`: what all processes count (`telemetry.metrics`), and what the database knows about queues and agents.
+"""`/metrics`: what all processes count (`parley.telemetry.metrics`), and what the database knows of queues and agents.
 
 Scrapers need METRICS_TOKEN, or an address in METRICS_ALLOW; without both, only this machine may scrape. Others get a
 404. Workers and beat have no web server: METRICS_PORT gives each one of its own, with its own counts.
@@ -28,15 +28,17 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-import db
 from apps.a2a.models import Delivery
+from apps.a2a.webhooks import DELIVERIES_TO_SEND
 from apps.agents.models import Agent
 from apps.engine import activity
 from apps.record.execution import Run
 from apps.record.models import UNFINISHED_STATES, Task
 from apps.remote.models import Breaker
-from db import sql
-from telemetry.metrics import MOST_VALUES, exposition
+from parley import db
+from parley.db import sql
+from parley.telemetry.metrics import MOST_VALUES, exposition
+from parley.work import WorkList, work_lists
 
 log = logging.getLogger("parley.metrics")
 
@@ -105,7 +107,7 @@ class Numbers:
     runs: Mapping[str, Waiting] = field(default_factory=dict)  # by state
     expired_leases: int = 0
     tasks: Mapping[str, Waiting] = field(default_factory=dict)  # by state
-    webhooks: Waiting = field(default_factory=Waiting)
+    lists: Mapping[Labels, Waiting] = field(default_factory=dict)  # of work, by name
     dead_letters: int = 0
     health: Mapping[Labels, float] = field(default_factory=dict)  # by agent and its kind
     open_circuits: Mapping[Labels, float] = field(default_factory=dict)  # 1 or 0 by remote agent
@@ -140,15 +142,13 @@ def forget_numbers() -> None:
 
 
 def read_numbers() -> Numbers:
-    """Ten short queries on indexes of what is unfinished."""
+    """Short queries on indexes of what is unfinished: nine, and one for each list of work."""
     now = sql.database_time()
     expired = Count("pk", filter=Q(state=Run.State.RUNNING, lease_until__lt=now))
     unfinished = Run.objects.unfinished().order_by().values_list("state")
     runs: Any = unfinished.annotate(count=Count("*"), oldest=Min("queued_at"), expired=expired)
     open_tasks = Task.objects.unfinished().order_by().values_list("state")
     tasks: Any = open_tasks.annotate(count=Count("*"), oldest=Min("status_at"))
-    undelivered = Delivery.objects.filter(state=Delivery.State.WAITING)
-    waiting = undelivered.aggregate(count=Count("*"), oldest=Min("queued_at"))
     rows = list(runs)
     agents = Agent.objects.filter(is_enabled=True).order_by("pk").values_list("slug", "kind", "health")
     remote = Agent.objects.enabled().filter(kind=Agent.Kind.REMOTE).order_by("pk").values_list("pk", "slug")
@@ -160,11 +160,16 @@ def read_numbers() -> Numbers:
         runs=waits,
         expired_leases=sum(row[3] for row in rows),
         tasks={state: Waiting(count, _age(oldest, now)) for state, count, oldest in tasks},
-        webhooks=Waiting(waiting["count"], _age(waiting["oldest"], now)),
+        lists={(one.name,): _waiting(one, now) for one in work_lists()},
         dead_letters=Delivery.objects.filter(state=Delivery.State.DEAD).count(),
         health={(slug, kind): HEALTH[Agent.Health(health)] for slug, kind, health in agents[: MOST_VALUES["agent"]]},
         open_circuits={(slug,): float(key in opened) for key, slug in remote[: MOST_VALUES["agent"]]},
     )
+
+
+def _waiting(work_list: WorkList, now: datetime.datetime) -> Waiting:
+    found = work_list.unfinished().order_by().aggregate(count=Count("*"), oldest=Min(work_list.since))
+    return Waiting(found["count"], _age(found["oldest"], now))
 
 
 def oldest_startable() -> datetime.datetime | None:
@@ -203,8 +208,13 @@ def _gauges(numbers: Numbers) -> Iterator[Metric]:
     yield _labelled(
         "parley_task_oldest_seconds", "How long the oldest task has been in a state.", ["state"], _ages(tasks)
     )
-    yield _gauge("parley_webhook_backlog", "Deliveries that wait.", float(numbers.webhooks.count))
-    yield _gauge("parley_webhook_oldest_seconds", "Age of the oldest of them.", numbers.webhooks.oldest_seconds)
+    counts = {key: float(one.count) for key, one in numbers.lists.items()}
+    ages = {key: one.oldest_seconds for key, one in numbers.lists.items()}
+    yield _labelled("parley_work_waiting", "Rows of a list of work that are not done.", ["list"], counts)
+    yield _labelled("parley_work_oldest_seconds", "Age of the oldest of them.", ["list"], ages)
+    webhooks = numbers.lists.get((DELIVERIES_TO_SEND.name,), Waiting())
+    yield _gauge("parley_webhook_backlog", "Deliveries that wait.", float(webhooks.count))
+    yield _gauge("parley_webhook_oldest_seconds", "Age of the oldest of them.", webhooks.oldest_seconds)
     yield _gauge("parley_webhook_dead_letters", "Deliveries that were given up.", float(numbers.dead_letters))
     health = "Health of enabled agents: 1 healthy, 0.5 degraded, 0 unavailable."
     yield _labelled("parley_agent_health", health, ["agent", "kind"], numbers.health)

@@ -9,9 +9,15 @@ from django.db.models import Count
 from django.utils import timezone
 
 from apps.accounts.models import User
+from parley.work import Work, WorkQuerySet
 
 
-class BulkAction(models.Model):
+class BulkActionQuerySet(WorkQuerySet["BulkAction"]):
+    def unfinished(self) -> BulkActionQuerySet:
+        return self.filter(state=BulkAction.State.RUNNING)
+
+
+class BulkAction(Work):
     """An action on chosen rows. A process that holds the lease works off its rows in order."""
 
     class State(models.TextChoices):
@@ -29,8 +35,8 @@ class BulkAction(models.Model):
     why = models.CharField(max_length=300, blank=True, help_text="Why it was stopped.")
     created_at = models.DateTimeField(default=timezone.now)
     finished_at = models.DateTimeField(null=True, blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
-    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim. Older numbers are void.")
+
+    objects = BulkActionQuerySet.as_manager()
 
     class Meta:
         verbose_name = "bulk action"

@@ -14,15 +14,15 @@ from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.operators import columns
+from apps.operators.causes import causes_of
+from apps.operators.documents import Timeline
 from apps.operators.lists import ListAdmin
-from apps.operators.work.causes import causes_of
-from apps.operators.work.documents import Timeline
 from apps.record import lineage
 from apps.record.content.rendering import summarize_parts
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Feedback, Message, Task
-from console import cells
-from console.admin import Column
+from parley.faces import cells
+from parley.faces.admin import Column
 
 
 class LiveAdmin(ListAdmin):

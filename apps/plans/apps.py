@@ -1,6 +1,12 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class PlansConfig(AppConfig):
-    name = "apps.plans"
-    verbose_name = "Plans"
+class PlansConfig(ParleyApp):
+    executors = {"plan": "runs.execute"}
+    restorers = {"plan": "registry.restore_version"}
+    definition_writers = {"plan": "definitions.as_yaml"}
+    examiners = {"plan": "registry.health_problem"}
+    ledger_listeners = ["jobs.mark_steps"]
+    before_erasure = ["runs.lock_runs"]
+    cold_obstacles = ["runs.archive_obstacle"]
+    work_lists = ["jobs.RUNS_TO_ADVANCE"]

@@ -59,8 +59,9 @@ def check_schema(schema: JSON) -> JSON:
         )
     if unbounded := sorted(set(json_schema.UNBOUNDED_KEYWORDS) & set(json_schema.keywords(schema))):
         raise BadSchema(f"`{unbounded[0]}` is not checked here. Leave it out.")
-    if far := [one for one in _schema_references(schema) if not one.startswith("#")]:
-        raise BadSchema(f"`{far[0]}` is not fetched. Refer to what stands in the schema itself (`#/$defs/…`).")
+    references = (one["$ref"] for one in json_schema.objects(schema) if isinstance(one.get("$ref"), str))
+    if (far := next((one for one in references if not one.startswith("#")), None)) is not None:
+        raise BadSchema(f"`{far}` is not fetched. Refer to what stands in the schema itself (`#/$defs/…`).")
     return schema
 
 
@@ -96,18 +97,6 @@ def with_defaults(schema: Mapping[str, Any], given: JSON) -> JSON:
         if isinstance(made.get(name), dict):
             made[name] = with_defaults(field, made[name])
     return made
-
-
-def _schema_references(schema: Any) -> list[str]:
-    found, waiting = [], [schema]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            found += [one["$ref"]] if isinstance(one.get("$ref"), str) else []
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-    return found
 
 
 MOST_BYTES = 500_000  # of a definition as a file

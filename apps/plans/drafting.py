@@ -15,19 +15,19 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-import db
 from agentkit.llm import has_model
 from agentkit.llm.models import import_in_thread, open_model
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.negotiation import Assessment, WorkRequest
-from apps.features.routing.choosing import MIN_SKILL_SCORE
-from apps.features.routing.ranking import rank_agents
 from apps.plans import registry
 from apps.plans.definitions import PlanDefinition
 from apps.record.content.rendering import shortened_title
-from apps.record.errors import UnsupportedOperation
-from telemetry import logs
+from apps.record.errors import InvalidFields, UnsupportedOperation
+from apps.routing.choosing import MIN_SKILL_SCORE
+from apps.routing.ranking import rank_agents
+from parley import db
+from parley.telemetry import logs
 
 log = logging.getLogger("parley.plans")
 
@@ -107,7 +107,7 @@ async def _by_model(principal: Principal, goal: str, ranked: Sequence[Assessment
         try:
             return await db.run(_checked, text, principal)
         except ValidationError as wrong:
-            problems = "\n".join(f"{path}: {' '.join(said)}" for path, said in wrong.message_dict.items())
+            problems = "\n".join(f"{path}: {said}" for path, said in InvalidFields.of(wrong).violations)
             told += [text, f"The check of plans says:\n{problems}\nWrite the whole plan again, without these mistakes."]
     return None
 

@@ -29,7 +29,6 @@ from apps.agents.sql import AGENT_BY_SLUG
 from apps.engine import cancel, delegation, finish
 from apps.engine.delegation import principal_of, question_of
 from apps.engine.send import accept_and_publish
-from apps.features.routing import ranking
 from apps.installation.models import Activity
 from apps.plans import registry, transitions
 from apps.plans.graphs import plan_at
@@ -44,7 +43,8 @@ from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Context, Task, TaskState
-from db import sql
+from apps.routing import ranking
+from parley.db import sql
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError, ConnectionError, TimeoutError)  # not the run's fault
 MOST_FAILURES = 5  # ticks of a run that fail in a row, at least SWEEP_SECONDS apart

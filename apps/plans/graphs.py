@@ -10,7 +10,6 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-import templating
 from apps.agents import versions
 from apps.plans.definitions import (
     MOST_STEPS,
@@ -20,7 +19,9 @@ from apps.plans.definitions import (
     StepDefinition,
     properties_of,
 )
-from templating import SECONDS, References, Source, TemplateProblem, TimeBudget, listed
+from apps.plans.models import Step
+from parley import templating
+from parley.templating import SECONDS, References, Source, TemplateProblem, TimeBudget, listed
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class CompiledPlan:
 
     def title_of(self, key: str) -> str:
         return self.definition.title_of(key)
+
+    def numbered_title(self, step: Step) -> str:
+        """With a number where the step runs once for each item."""
+        title = self.title_of(step.key)
+        return f"{title} {step.item + 1}" if step.item >= 0 else title
 
     def step(self, key: str) -> StepDefinition:
         return self.definition.steps[key]
@@ -116,25 +122,11 @@ def fan_out_sources(step: StepDefinition) -> frozenset[str]:
     return listed.difference(step.depends_on, *(one.references.steps for one in found if one.field != "for_each"))
 
 
-def topological_order(definition: PlanDefinition) -> list[str]:
-    """Each step after its dependencies; ties in the order of the definition. The plan must be acyclic."""
-    place = {key: number for number, key in enumerate(definition.steps)}
-    sorter = TopologicalSorter(dependencies(definition))
-    sorter.prepare()
-    ordered: list[str] = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready(), key=place.__getitem__)
-        ordered += ready
-        sorter.done(*ready)
-    return ordered
-
-
 def with_descendants(definition: PlanDefinition, keys: Iterable[str]) -> set[str]:
     """These steps and all that depend on them, directly or not."""
     needs, reached = dependencies(definition), set(keys)
-    for key in topological_order(definition):
-        if not reached.isdisjoint(needs[key]):
-            reached.add(key)
+    while more := {key for key in needs.keys() - reached if not reached.isdisjoint(needs[key])}:
+        reached |= more
     return reached
 
 

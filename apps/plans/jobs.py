@@ -1,36 +1,36 @@
 """Schedules ticks of plan runs when a task changes.
 
-A ledger listener marks the affected steps in the transaction of the event. After the commit their runs get a tick: in a
-thread of this process if it is a worker, else in a Celery task. The sweep finds runs whose tick was lost. The listener
+A ledger listener marks the affected steps in the transaction of the event. After the commit their runs get a tick: in
+this process if it is a worker, else in a Celery task. The sweep finds runs whose tick was lost. The listener
 locks neither the run nor the plan's context.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime
-import logging
-import threading
 import uuid
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-from celery import current_app, shared_task
-from celery.signals import worker_init, worker_shutdown
+from celery.signals import worker_shutdown
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
-from kombu.exceptions import OperationalError
 
-import db
 from apps.plans import engine
 from apps.plans.models import GivenAnswer, PlanRun, Step, StepQuerySet
 from apps.plans.sql import RUNNING_PLAN, STEPS_OF_TASK
 from apps.record.events import EventType
 from apps.record.execution import Accepted
 from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, TaskState
-from db import sql
+from parley import db
+from parley.db import sql
+from parley.db.threads import Singleton
+from parley.work import WorkList
+from parley.work.running import do_soon
 
 State, Phase = Step.State, Step.Phase
 MOVING = (State.RUNNING, State.ASKING)
@@ -96,110 +96,29 @@ def _mark_ended(step: Step) -> bool:
     return bool(sql.update(Step, as_read, {"state": State.ENDED}))
 
 
-log = logging.getLogger("parley.plans")
-
 TICK_THREADS = 4  # per process; a tick mostly waits for the database
-
-_lock = threading.Lock()
-_ticking: dict[uuid.UUID, bool] = {}  # runs being ticked: is another tick needed?
-_queued: set[uuid.UUID] = set()  # runs that wait for a thread
-_threads: db.DatabaseThreads | None = None  # in a worker process
-
-
-@worker_init.connect  # type: ignore[untyped-decorator]
-def start_threads(**_: Any) -> None:
-    global _threads
-    _threads = _threads or db.DatabaseThreads(TICK_THREADS, "plans", share=TICK_THREADS)
+_threads = Singleton(lambda: db.DatabaseThreads(TICK_THREADS, "plans", share=TICK_THREADS))
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
 def stop_threads(**_: Any) -> None:
-    """Finish the current ticks; waiting runs go to Celery."""
-    global _threads
-    threads, _threads = _threads, None
-    if threads is not None:
+    """Finish the current ticks; the sweep finds the runs that wait."""
+    if (threads := _threads.take()) is not None:
         threads.shutdown()
 
 
+async def tick(run: uuid.UUID) -> None:
+    """Moves a run of a plan on."""
+    await asyncio.get_running_loop().run_in_executor(_threads.get(), db.with_database, engine.advance, run)
+
+
 def tick_soon(run: uuid.UUID) -> None:
-    """Tick a run, here or in a Celery task. Call it after the commit."""
-    threads = _threads
-    if threads is None or not _queue_here(threads, run):
-        enqueue_tick(run)
+    """Tick a run, after the commit. In a worker it needs no message, and the ticks that come meanwhile become one."""
+    do_soon(RUNS_TO_ADVANCE, run)
 
 
-def _queue_here(threads: db.DatabaseThreads, run: uuid.UUID) -> bool:
-    """Queue a tick on these threads, unless one is due anyway; False if they are closed."""
-    with _lock:
-        if run in _ticking:
-            _ticking[run] = True
-            return True
-        if run in _queued:
-            return True
-        _queued.add(run)
-    try:
-        threads.submit(_tick_queued, run)
-    except RuntimeError:  # they are closed
-        _queued.discard(run)
-        return False
-    return True
-
-
-def _tick_queued(run: uuid.UUID) -> None:
-    _queued.discard(run)
-    try:
-        if _threads is None:
-            enqueue_tick(run)
-        else:
-            db.with_database(tick, run)
-    except Exception:
-        log.exception("plan run %s could not be advanced; it waits for the sweep", run)
-
-
-def tick(run: uuid.UUID) -> None:
-    with _lock:
-        is_ticking = run in _ticking
-        _ticking[run] = is_ticking
-    if is_ticking:
-        return
-    try:
-        while True:
-            engine.advance(run)
-            with _lock:
-                if not _ticking[run]:
-                    del _ticking[run]
-                    return
-                _ticking[run] = False
-    except BaseException:
-        _ticking.pop(run, None)  # the sweep finds what this tick did not see
-        raise
-
-
-ADVANCE = "plans.advance"
-
-
-def enqueue_tick(run: uuid.UUID) -> None:
-    """Tick a run in a Celery task, after the commit. Only logs an unreachable broker."""
-    try:
-        current_app.send_task(ADVANCE, (str(run),))
-    except (OperationalError, ConnectionError, OSError) as error:
-        log.warning("the broker is away; plan run %s waits for the sweep: %s", run, error)
-
-
-@shared_task(name=ADVANCE)  # type: ignore[untyped-decorator]
-def advance_run(run: str) -> None:
-    tick(uuid.UUID(run))
-
-
-RUNS_PER_SWEEP = 500
-
-
-@shared_task(name="plans.sweep")  # type: ignore[untyped-decorator]
-def sweep() -> int:
-    """Moves on plan runs that are due and that nobody has moved.
-
-    Idempotent. Returns their number.
-    """
+def due_runs() -> QuerySet[PlanRun, uuid.UUID]:
+    """Runs of plans that are due and that nobody has moved."""
     now = sql.database_time()
     long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
     _mark_missed_moves()
@@ -214,13 +133,11 @@ def sweep() -> int:
     due = is_stale & (Exists(to_do) | asks | is_startable | is_done | Q(task__state__in=TERMINAL_STATES))
     has_answers = Exists(GivenAnswer.objects.filter(run=OuterRef("pk")))
     is_report_due = Q(told=engine.REPORT_PENDING, told_at__lt=now - engine.REPORT_INTERVAL)
-    found = (
-        PlanRun.objects.unfinished().filter(due | Exists(overdue) | has_answers | is_report_due).order_by("advanced_at")
-    )
-    runs = list(found.values_list("pk", flat=True)[:RUNS_PER_SWEEP])
-    for run in runs:
-        enqueue_tick(run)
-    return len(runs)
+    found = PlanRun.objects.unfinished().filter(due | Exists(overdue) | has_answers | is_report_due)
+    return found.order_by("advanced_at").values_list("pk", flat=True)
+
+
+RUNS_TO_ADVANCE = WorkList("plan_runs", "plans.advance", tick, PlanRun, due=due_runs, at_once=TICK_THREADS)
 
 
 def _mark_missed_moves() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 
 from django.db import models
@@ -60,6 +61,32 @@ class PlanRun(models.Model):
 
     def __str__(self) -> str:
         return str(self.pk)
+
+    @classmethod
+    def of(cls, task: Task) -> PlanRun:
+        """The run of a task; before a worker has begun it, a row that is not saved."""
+        return getattr(task, "plan_run", None) or cls(task=task)
+
+    @property
+    def has_begun(self) -> bool:
+        return not self._state.adding
+
+    @property
+    def version_number(self) -> int | None:
+        return self.version.number if self.has_begun else None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_at is not None and not self.task.is_finished
+
+    @property
+    def began_at(self) -> datetime.datetime | None:
+        return self.created_at if self.has_begun else None
+
+    @property
+    def ended_at(self) -> datetime.datetime | None:
+        """When its task ended. Tasks that it started may end later (`finished_at`)."""
+        return self.task.status_at if self.task.is_finished else None
 
 
 class StartKey(models.Model):
@@ -185,6 +212,11 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+    @property
+    def note(self) -> str:
+        """Why it failed or was skipped, or where its result comes from."""
+        return self.why or ("kept from an earlier run" if self.reused_id else "")
 
     @property
     def worked_at_by(self) -> uuid.UUID | None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import accumulate
 
-from console.drawing.axis import Span, Tick, TimeAxis, axis_ticks, long_duration
-from console.drawing.layout import Edge, Link, Sizes, draw_edges, lay_out
-from console.drawing.svg import render_svg, shortened
+from parley.faces.drawing.axis import Span, Tick, TimeAxis, axis_ticks, long_duration
+from parley.faces.drawing.layout import Edge, Link, Sizes, draw_edges, lay_out
+from parley.faces.drawing.svg import render_svg, shortened
 
 UNFOLDED = 6  # the most items of a fan-out that are drawn separately
 LARGE, SMALL = Sizes(208, 76, 64), Sizes(192, 52, 56, 12)
@@ -63,8 +63,19 @@ def foremost(states: set[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Spell:
+    """A time in one state. `ends` None: until now. An attempt that ended is done, failed or canceled."""
+
+    state: str
+    begins: datetime.datetime
+    ends: datetime.datetime | None = None
+    attempt: int = 1
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StepBox:
-    """A step to draw.
+    """A step to draw, in the graph or the chart.
 
     Attributes:
         key: unique in the picture; an item of a fan-out has its own, such as `search-0`.
@@ -76,6 +87,7 @@ class StepBox:
         fan_out: the key of the fan-out that it is an item of.
         is_person: a person does or approves it.
         asking: how many items of a folded fan-out ask.
+        spells: its bars in the chart.
     """
 
     key: str
@@ -92,6 +104,19 @@ class StepBox:
     fan_out: str = ""
     is_person: bool = False
     asking: int = field(default=0, kw_only=True)
+    spells: Sequence[Spell] = field(default=(), kw_only=True)
+
+    @property
+    def name(self) -> str:
+        return self.title or self.key
+
+    @property
+    def sign(self) -> str:
+        return look_of(self.state).sign
+
+    @property
+    def word(self) -> str:
+        return look_of(self.state).word if self.state else ""
 
 
 def fold_fan_outs(boxes: Iterable[StepBox]) -> list[StepBox]:
@@ -155,27 +180,18 @@ class PlacedBox:
     needed: str  # the titles of what it depends on
 
     @property
-    def title(self) -> str:
-        return self.box.title or self.box.key
-
-    @property
     def short_title(self) -> str:
-        return shortened(self.title, (self.sizes.width - 24) / LETTER_OF_TITLE)
+        return shortened(self.box.name, (self.sizes.width - 24) / LETTER_OF_TITLE)
 
     @property
     def short_agent(self) -> str:
         return shortened(self.box.agent, (self.sizes.width - (44 if self.box.is_person else 24)) / LETTER)
 
     @property
-    def sign(self) -> str:
-        return look_of(self.box.state).sign
-
-    @property
     def word(self) -> str:
         if self.box.counts is not None:
             return f"{self.box.counts.get('done', 0)} of {self.total}" + (" done" if self.total < 1000 else "")
-        word = look_of(self.box.state).word if self.box.state else ""
-        return f"{word} · round {self.box.round}" if self.box.round > 1 else word
+        return f"{self.box.word} · round {self.box.round}" if self.box.round > 1 else self.box.word
 
     @property
     def took(self) -> str:
@@ -218,7 +234,7 @@ class PlacedBox:
         asked = f"asks: {self.box.question}" if self.box.question else ""
         by = f"by {self.box.agent}" if self.box.agent else ""
         person = "a person has a part in it" if self.box.is_person else ""
-        return ", ".join(filter(None, [self.title, by, person, many, self.took, asked, self.box.note]))
+        return ", ".join(filter(None, [self.box.name, by, person, many, self.took, asked, self.box.note]))
 
     @property
     def css_class(self) -> str:
@@ -258,7 +274,7 @@ def draw_graph(boxes: Iterable[StepBox], *, title: str = "The steps of the plan"
     has_states = any(box.state or box.counts for box in shown)
     sizes = SMALL if len(shown) > MANY else LARGE if has_states else STATELESS
     layout = lay_out({box.key: box.depends_on for box in shown}, sizes)
-    titles = {box.key: box.title or box.key for box in shown}
+    titles = {box.key: box.name for box in shown}
     needs = {box.key: [key for key in box.depends_on if key in titles] for box in shown}
     placed = [
         PlacedBox(box, *layout.places[box.key], sizes, ", ".join(titles[key] for key in needs[box.key]))
@@ -268,30 +284,6 @@ def draw_graph(boxes: Iterable[StepBox], *, title: str = "The steps of the plan"
     stacked = 2 * STACK if shown else 0
     edges = list(draw_edges(layout, links))
     return Graph(title, placed, edges, sizes, layout.width + stacked, layout.height + stacked)
-
-
-@dataclass(frozen=True, slots=True)
-class Spell:
-    """A time in one state. `ends` None: until now. An attempt that ended is done, failed or canceled."""
-
-    state: str
-    begins: datetime.datetime
-    ends: datetime.datetime | None = None
-    attempt: int = 1
-    question: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StepRow:
-    """A step in the chart. `state` is the current one; `fan_out` is the key of its fan-out."""
-
-    key: str
-    title: str = ""
-    state: str = ""
-    agent: str = ""
-    href: str = ""
-    spells: Sequence[Spell] = ()
-    fan_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,27 +320,15 @@ class Bar:
 class Row:
     """A step's bars. A folded fan-out has a `profile`: the number of working items as a path in a square of 100."""
 
-    step: StepRow
+    step: StepBox
     y: int
     bars: list[Bar]
     profile: str = ""
     counted: str = ""
 
     @property
-    def title(self) -> str:
-        return self.step.title or self.step.key
-
-    @property
-    def sign(self) -> str:
-        return look_of(self.step.state).sign
-
-    @property
-    def word(self) -> str:
-        return look_of(self.step.state).word if self.step.state else ""
-
-    @property
     def words(self) -> str:
-        return ", ".join(filter(None, [self.title, self.step.agent, self.counted, self.word]))
+        return ", ".join(filter(None, [self.step.name, self.step.agent, self.counted, self.step.word]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +359,7 @@ class Gantt:
         ]
 
 
-def draw_gantt(steps: Iterable[StepRow], now: datetime.datetime, *, is_over: bool = False) -> Gantt:
+def draw_gantt(steps: Iterable[StepBox], now: datetime.datetime, *, is_over: bool = False) -> Gantt:
     """Unfinished bars last until `now`."""
     steps = list(steps)
     spells = [spell for step in steps for spell in step.spells]
@@ -392,8 +372,8 @@ def draw_gantt(steps: Iterable[StepRow], now: datetime.datetime, *, is_over: boo
     return Gantt(rows, axis_ticks(axis), axis.cuts, span, is_over)
 
 
-def _groups(steps: Sequence[StepRow]) -> list[list[StepRow]]:
-    items: dict[str, list[StepRow]] = defaultdict(list)
+def _groups(steps: Sequence[StepBox]) -> list[list[StepBox]]:
+    items: dict[str, list[StepBox]] = defaultdict(list)
     for step in steps:
         items[step.fan_out or step.key].append(step)
     return [
@@ -401,7 +381,7 @@ def _groups(steps: Sequence[StepRow]) -> list[list[StepRow]]:
     ]
 
 
-def _row(y: int, group: Sequence[StepRow], axis: TimeAxis, now: datetime.datetime) -> Row:
+def _row(y: int, group: Sequence[StepBox], axis: TimeAxis, now: datetime.datetime) -> Row:
     first = group[0]
     if len(group) == 1:
         bars = [Bar(one, *axis.bar(*_span(one, now))) for one in first.spells]
@@ -410,8 +390,7 @@ def _row(y: int, group: Sequence[StepRow], axis: TimeAxis, now: datetime.datetim
     worked = [_span(one, now) for one in spells if one.state not in PAUSES]
     profile, most = _profile(worked, axis), _peak(worked)
     asked = _merge_spans(_span(one, now) for one in spells if one.state == "asking")
-    state = foremost({step.state for step in group})
-    step = StepRow(first.fan_out, first.title, state, first.agent, first.href, fan_out=first.fan_out)
+    step = replace(first, key=first.fan_out, state=foremost({step.state for step in group}))
     bars = [Bar(Spell("asking", *one), *axis.bar(*one)) for one in asked]
     failed = sum(step.state == "failed" for step in group)
     counted = f"{len(group)} items, at most {most} at once" + (f", {failed} failed" if failed else "")

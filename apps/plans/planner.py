@@ -7,7 +7,6 @@ import uuid
 from django.conf import settings
 from django.urls import reverse
 
-import db
 from agentkit import Artifact, Completed, InputRequired, Rejected, Skill, SkillHandler, TaskContext
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -20,6 +19,7 @@ from apps.record.errors import TaskNotFound
 from apps.record.lookup import find_task
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Task
+from parley import db
 
 HANDLER = "apps.plans.planner:Planner"
 DRAFT = "plan.yaml"

@@ -9,8 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 from django.db.models import Q
+from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.engine import activity
@@ -19,7 +21,7 @@ from apps.plans.definitions import PlanDefinition, StepDefinition
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import PERSON
-from apps.plans.pictures import Gantt, Graph, Spell, StepBox, StepRow, draw_gantt, draw_graph
+from apps.plans.pictures import Gantt, Graph, Spell, StepBox, draw_gantt, draw_graph
 from apps.plans.run_state import LIVE, message_text
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
@@ -51,7 +53,7 @@ class Progress:
         plan = plan_at(run.version_id)
         place = {key: number for number, key in enumerate(plan.definition.steps)}
         found = Step.objects.filter(run=run).select_related("task", "consulted").only(*STEP_FIELDS)
-        steps = sorted(found, key=lambda step: (place.get(step.key, len(place)), step.item, step.round))
+        steps = sorted(found, key=lambda step: (place[step.key], step.item, step.round))
         asking = [task.pk for step in steps if step.state == State.ASKING and (task := shown_task(step))]
         said = Task.objects.filter(pk__in=asking[:MOST_QUESTIONS]).values_list("pk", "status_message")
         return cls(run, plan, steps, {key: message_words(message) for key, message in said})
@@ -93,53 +95,58 @@ def definition_graph(definition: PlanDefinition) -> Graph:
     return draw_graph(boxes, title=f"Steps of {definition.name}")
 
 
+MOST_REASONS = 50
+
+
+def run_pictures(progress: Progress, address: Address) -> dict[str, Any]:
+    """What a page of a run shows: `graph`, `gantt` and the `reasons` why it waits."""
+    now, is_over = timezone.now(), progress.run.task.is_finished
+    return {
+        "graph": run_graph(progress, now, address),
+        "gantt": run_gantt(progress, now, address, is_over=is_over),
+        "reasons": [] if is_over else waiting_reasons(progress)[:MOST_REASONS],
+    }
+
+
 def run_graph(progress: Progress, now: datetime.datetime, address: Address = lambda _: "") -> Graph:
     """The graph of a run; without addresses its boxes are not linked."""
-    boxes = []
-    for step in progress.latest_rounds():
-        definition = progress.plan.definition.steps.get(step.key)
-        if definition is None:
-            continue
-        began, task = step.started_at, shown_task(step)
-        boxes.append(
-            StepBox(
-                _row_key(step),
-                progress.plan.title_of(step.key),
-                step.state,
-                _agent_shown(step, definition),
-                (step.ended_at or now) - began if began and not step.reused_id else None,
-                progress.question_of(step),
-                address(task) if task else "",
-                tuple(sorted(progress.plan.needs[step.key])),
-                round=step.round,
-                note=step.why or ("kept from an earlier run" if step.reused_id else ""),
-                fan_out=step.key if step.item >= 0 else "",
-                is_person=_has_person(definition),
-            )
-        )
+    boxes = [_box(progress, step, now, address) for step in progress.latest_rounds()]
     return draw_graph(boxes, title=f"Steps of this run of {progress.plan.definition.name}")
 
 
 def run_gantt(progress: Progress, now: datetime.datetime, address: Address = lambda _: "", *, is_over: bool) -> Gantt:
     """The timeline of a run: attempts, waits and questions. Leaves out results kept from earlier runs."""
     attempts = spells_by_step(progress.run)
-    rounds: dict[tuple[str, int], list[Step]] = defaultdict(list)
+    rounds: dict[StepKey, list[Step]] = defaultdict(list)
     for step in progress.steps:
         if not step.reused_id:
             rounds[step.key, step.item].append(step)
     rows = []
-    for (key, item), steps in rounds.items():
-        last, task = steps[-1], shown_task(steps[-1])
-        definition = progress.plan.definition.steps.get(key)
-        question = progress.question_of(last)
-        if recorded := attempts.get((key, item)):
-            spells = _with_ending(recorded, last, question)
+    for place, steps in rounds.items():
+        if recorded := attempts.get(place):
+            spells = _with_ending(recorded, steps[-1], progress.question_of(steps[-1]))
         else:
             spells = [spell for step in steps for spell in _spells_of_step(step, progress.question_of(step))]
-        who = _agent_shown(last, definition) if definition else last.agent
-        href, fan_out = address(task) if task else "", key if item >= 0 else ""
-        rows.append(StepRow(_row_key(last), progress.plan.title_of(key), last.state, who, href, spells, fan_out))
+        rows.append(replace(_box(progress, steps[-1], now, address), spells=spells))
     return draw_gantt(rows, now, is_over=is_over)
+
+
+def _box(progress: Progress, step: Step, now: datetime.datetime, address: Address) -> StepBox:
+    definition, began, task = progress.plan.step(step.key), step.started_at, shown_task(step)
+    return StepBox(
+        f"{step.key}-{step.item}" if step.item >= 0 else step.key,
+        progress.plan.title_of(step.key),
+        step.state,
+        step.agent if step.agent and step.agent != PERSON else _doer(definition),
+        (step.ended_at or now) - began if began and not step.reused_id else None,
+        progress.question_of(step),
+        address(task) if task else "",
+        tuple(sorted(progress.plan.needs[step.key])),
+        round=step.round,
+        note=step.note,
+        fan_out=step.key if step.item >= 0 else "",
+        is_person=_has_person(definition),
+    )
 
 
 def _with_ending(spells: list[Spell], step: Step, question: str) -> list[Spell]:
@@ -161,14 +168,6 @@ def _spells_of_step(step: Step, question: str) -> Iterable[Spell]:
     elif step.ended_at or step.state in Step.OPEN:
         state = State.RUNNING if step.state == State.WAITING else step.state
         yield Spell(state, step.started_at, step.ended_at, attempt)
-
-
-def _row_key(step: Step) -> str:
-    return f"{step.key}-{step.item}" if step.item >= 0 else step.key
-
-
-def _agent_shown(step: Step, definition: StepDefinition) -> str:
-    return step.agent if step.agent and step.agent != PERSON else _doer(definition)
 
 
 def _doer(definition: StepDefinition) -> str:
@@ -280,7 +279,7 @@ def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
     for step in progress.latest_rounds():
         title, task = progress.plan.title_of(step.key), shown_task(step)
         if step.item >= 0 and step.state == State.ASKING:
-            title = f"{title} {step.item + 1}"
+            title = progress.plan.numbered_title(step)
         if step.state == State.ASKING:
             sentence = f"{ASKING_SENTENCES[Phase(step.phase)]} {progress.question_of(step)}".strip()
             yield Reason(title, sentence, task, step.phase != Phase.ANSWERING)
@@ -293,17 +292,9 @@ def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
             yield Reason(title, held.get(step.agent) or "It is queued at its agent.")
 
 
-def _has_not_begun(step: Step) -> bool:
-    """Is it not at its agent yet, or queued there?"""
-    task = shown_task(step)
-    return step.state == State.STARTING or (
-        step.state == State.RUNNING and task is not None and task.state == TaskState.SUBMITTED
-    )
-
-
 def _held_agents(progress: Progress) -> Mapping[str, str]:
-    """What to read about agents that are paused or drained, by slug, of steps that have not begun."""
-    slugs = {step.agent for step in progress.steps if step.agent and _has_not_begun(step)}
+    """What to read about agents that are paused or drained, by slug, of steps that are at work."""
+    slugs = {step.agent for step in progress.steps if step.agent and step.state in LIVE}
     agents = Agent.objects.filter(slug__in=slugs) if slugs else ()
     return {agent.slug: said for agent in agents if (said := activity.sentence(agent))}
 

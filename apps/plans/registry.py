@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import IntegrityError, transaction
 from django.db.models import Func, IntegerField, QuerySet
 
 from apps.accounts.errors import NotFound
@@ -23,10 +23,13 @@ from apps.agents.registration import get_or_new, set_fields
 from apps.plans import graphs
 from apps.plans.definitions import PlanDefinition
 from apps.plans.graphs import Problems
-from templating import listed
+from apps.record.errors import InvalidFields, UnsupportedOperation
+from parley.templating import listed
 
 RESERVED_SLUGS = frozenset({"new", "check", "draft", "runs", "schema", "questions"})  # used by the URLs of pages
-
+RESERVED = "{} is reserved for Parley's own pages. Choose another slug."
+TAKEN = "There is an agent {} already. Choose another slug."
+MAY_SHARE = "agents.change_agent"
 
 EXAMPLE_PLAN = """\
 name: Short story
@@ -70,16 +73,57 @@ def register_plan(
     """
     agent = get_or_new(slug)
     if not agent.pk and slug in RESERVED_SLUGS:
-        sentence = f"{slug} is reserved for Parley's own pages. Choose another slug."
-        raise ValidationError({"slug": sentence})
+        raise ValidationError({"slug": RESERVED.format(slug)})
     if agent.pk and agent.kind != Agent.Kind.PLAN:
         raise ValidationError({"slug": f"{slug} is an agent, not a plan. Choose another slug."})
     if agent.pk and author and not may_change(author, agent):
-        raise ValidationError({"slug": f"There is an agent {slug} already. Choose another slug."})
+        raise ValidationError({"slug": TAKEN.format(slug)})
     if author and not agent.pk:
         policies = {"workspace": author.membership.workspace, "access": Agent.Access.WORKSPACE, **policies}
     update_plan(agent, definition, author=author, note=note, **policies)
     return agent
+
+
+def save_plan(
+    author: User,
+    plan: Agent | None,
+    slug: str,
+    definition: PlanDefinition,
+    *,
+    base: int | None = None,
+    note: str = "",
+    access: str = "",
+) -> Agent:
+    """Save a new plan of the author's, or a new version of one that they may change.
+
+    `base` is the number of the version that they changed, if they say it. Raises InvalidFields by path, PlanChanged.
+    """
+    if plan is None and Agent.objects.filter(slug=slug).exists():
+        raise InvalidFields([("slug", TAKEN.format(slug))])
+    is_shared = access not in ("", plan.access if plan else Agent.Access.WORKSPACE)
+    if is_shared and not author.has_perm(MAY_SHARE):
+        raise InvalidFields([("access", "Operators of agents decide who may use a plan. Leave it out.")])
+    try:
+        with transaction.atomic():
+            if plan is not None and base is not None:
+                _check_base(plan, base)
+            return register_plan(slug, definition, author=author, note=note, **({"access": access} if access else {}))
+    except ValidationError as error:
+        raise InvalidFields.of(error) from None
+    except IntegrityError:  # somebody took the slug just now
+        raise InvalidFields([("slug", TAKEN.format(slug))]) from None
+
+
+class PlanChanged(UnsupportedOperation):
+    """The plan was saved by somebody else. Compare yours with it, then save again."""
+
+
+def _check_base(plan: Agent, base: int) -> None:
+    """Locks the plan until the transaction ends. Raises PlanChanged."""
+    newest = Agent.objects.select_for_update(of=("self",)).select_related("current_version").get(pk=plan.pk)
+    number = newest.current_version.number if newest.current_version else None
+    if base != number:
+        raise PlanChanged(f"The plan is at version {number} by now. Compare yours with it, then save again.")
 
 
 @transaction.atomic
@@ -95,7 +139,7 @@ def update_plan(
 
 
 def restore_version(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:
-    """Make an old version the current one (RESTORERS). Raises ValidationError if it no longer works."""
+    """Make an old version the current one (`restorers`). Raises ValidationError if it no longer works."""
     return update_plan(version.agent, PlanDefinition.read(version.content), author=author, note=note)
 
 
@@ -103,7 +147,7 @@ def may_change(user: User, agent: Agent) -> bool:
     """May the user build in their workspace, and does the plan belong to it, or are they an operator of agents?"""
     here = user.principal
     is_own = agent.workspace_id == here.workspace_id
-    return here.can(Permission.BUILD) and (is_own or user.has_perm("agents.change_agent"))
+    return here.can(Permission.BUILD) and (is_own or user.has_perm(MAY_SHARE))
 
 
 MOST_PLANS = 200  # considered in the search for cycles
@@ -141,8 +185,7 @@ def health_problem(agent: Agent) -> str:
     try:
         validate(PlanDefinition.read(agent.current_version.content), agent.slug)
     except ValidationError as error:
-        path, sentences = next(iter(error.message_dict.items()))
-        return f"{path}: {sentences[0]}"
+        return str(InvalidFields.of(error))
     return ""
 
 
@@ -258,6 +301,14 @@ def find_plan(principal: Principal, slug: str) -> Agent:
     found = visible_plans(principal).find_or_none(principal, slug)
     if found is None:
         raise NotFound("There is no such plan, or you may not use it.")
+    return found
+
+
+def find_own_plan(principal: Principal, user: User, slug: str) -> Agent:
+    """Raises NotFound unless the caller may use the plan, PermissionDenied unless the person may change it."""
+    found = find_plan(principal, slug)
+    if not may_change(user, found):
+        raise PermissionDenied("This plan is somebody else's. Save one of your own, under another slug.")
     return found
 
 

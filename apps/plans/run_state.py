@@ -29,8 +29,8 @@ from apps.record.content.parts import declared_media_type, size_of
 from apps.record.events import JSON
 from apps.record.models import Artifact
 from apps.record.sql import ARTIFACTS_OF_TASKS
-from db import sql
-from templating import listed
+from parley.db import sql
+from parley.templating import listed
 
 State, Phase = Step.State, Step.Phase
 LIVE = (State.STARTING, State.RUNNING)

@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,16 +18,17 @@ from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-import db
 from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome, Progress, TaskContext
 from agentkit.messages import is_file, kind_of
 from agentkit.slots import from_text
 from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource, pausing, resuming
 from apps.agents.models import Agent, AgentVersion
 from apps.engine import delegation, finish
 from apps.engine.accept import ExtraWrites, Receipt
 from apps.engine.assignment import Assignment, ReleaseSlot
+from apps.engine.cancel import cancel_task
 from apps.engine.delegation import check_depth, principal_of
 from apps.engine.finish import Ongoing
 from apps.engine.repeats import was_sent
@@ -34,7 +36,7 @@ from apps.engine.send import accept_and_publish
 from apps.plans import graphs, jobs, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, StepDefinition, properties_of, with_defaults
 from apps.plans.graphs import CompiledPlan, plan_at
-from apps.plans.jobs import enqueue_tick
+from apps.plans.jobs import RUNS_TO_ADVANCE
 from apps.plans.models import PlanRun, StartKey, Step
 from apps.record import lookup
 from apps.record.content import blobs, json_schema, strict_json
@@ -43,7 +45,8 @@ from apps.record.errors import InvalidFields, KeyUsed, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
-from db import sql
+from parley import db
+from parley.db import sql
 
 
 def start_run(
@@ -309,19 +312,8 @@ def _input_sentence(steps: list[Any], sentence: str) -> str:
     return f"`{name}`: {sentence}" if name else sentence
 
 
-def pause_run(run: PlanRun) -> bool:
-    """Start no more steps. False if the run is paused or over. Synchronous."""
-    paused = PlanRun.objects.unfinished().filter(pk=run.pk, paused_at=None).update(paused_at=timezone.now())
-    if paused:
-        enqueue_tick(run.pk)
-    return bool(paused)
-
-
-def resume_run(run: PlanRun) -> bool:
-    resumed = PlanRun.objects.unfinished().filter(pk=run.pk, paused_at__isnull=False)
-    if updated := resumed.update(paused_at=None, advanced_at=None):
-        enqueue_tick(run.pk)
-    return bool(updated)
+class NotBegun(UnsupportedOperation):
+    """The run has not begun yet. Cancel it, or wait."""
 
 
 def first_unfinished_step(run: PlanRun) -> str:
@@ -331,17 +323,25 @@ def first_unfinished_step(run: PlanRun) -> str:
     return next((key for key in plan.definition.steps if key in left), next(iter(plan.definition.steps)))
 
 
-def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") -> Receipt:
+def restart_steps(run: PlanRun) -> list[tuple[str, str]]:
+    """The steps of the plan's current version, from which a run of it can be repeated: key and title."""
+    plan = plan_at(run.task.agent.current_version_id or run.version_id)
+    return [(key, plan.title_of(key)) for key in plan.definition.steps]
+
+
+def rerun(principal: Principal, run: PlanRun, from_step: str = "", *, key: str = "") -> Receipt:
     """Run the plan again from a step, as a new task that keeps the results of steps that do not need that one.
 
-    The message's metadata names the earlier run. `key` is the messageId (see `claim_key`). Synchronous. Raises
-    errors.Refusal.
+    Without a step, from the first that was not done. The message's metadata names the earlier run. `key` is the
+    messageId (see `claim_key`). Synchronous. Raises errors.Refusal.
     """
+    if not run.has_begun:
+        raise NotBegun
     earlier = PlanRun.objects.select_related("task__agent", "task__context").find_or_none(principal, run.pk)
     agent = Agent.objects.find_or_none(principal, earlier.task.agent.slug) if earlier else None
     if earlier is None or agent is None or agent.current_version_id is None:
         raise UnsupportedOperation("This run does not exist, or you may not run its plan.")
-    plan = plan_at(agent.current_version_id)
+    plan, from_step = plan_at(agent.current_version_id), from_step or first_unfinished_step(earlier)
     try:
         check_rerun(plan, earlier, from_step)
     except AgentFailure as failure:
@@ -358,19 +358,20 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
 
 
 def visible_runs(principal: Principal) -> QuerySet[Task]:
-    tasks = Task.objects.of(principal).filter(agent__kind=Agent.Kind.PLAN).select_related("agent")
-    return tasks.defer("status_message", "slot", "metadata")
+    """The tasks of the caller's runs, for lists."""
+    tasks = Task.objects.of(principal).filter(agent__kind=Agent.Kind.PLAN).select_related("agent", "plan_run__version")
+    return tasks.defer("status_message", "slot", "metadata", "plan_run__inputs", "plan_run__version__content")
 
 
-def find_run(principal: Principal, key: uuid.UUID) -> Task:
-    """The task of the caller's run, even before a worker has claimed it. Raises NotFound.
+def find_run(principal: Principal, key: uuid.UUID) -> PlanRun:
+    """The caller's run with its task, even before a worker has begun it (`has_begun`). Raises NotFound.
 
     Its steps have sessions of their own, which are private even if the plan's session is shared.
     """
-    found = lookup.find_task(principal, key, "agent__current_version")
+    found = lookup.find_task(principal, key, "agent__current_version", "plan_run__version")
     if found.owner_id != principal.user_id or found.agent.kind != Agent.Kind.PLAN:
         raise NotFound("There is no such plan run.")
-    return found
+    return PlanRun.of(found)
 
 
 def step_of_task(principal: Principal, task: uuid.UUID) -> Step | None:
@@ -379,15 +380,74 @@ def step_of_task(principal: Principal, task: uuid.UUID) -> Step | None:
 
 
 def archive_obstacle(context: Context) -> str:
-    """See `COLD_OBSTACLES`."""
+    """See `cold_obstacles`."""
     is_plans = PlanRun.objects.filter(task__context=context).exists()
     is_steps = Step.objects.filter(Q(task__context=context) | Q(consulted__context=context)).exists()
     return "A run of a plan refers to it." if is_plans or is_steps else ""
 
 
 def lock_runs(context: Context) -> None:
-    """Block ticks of the context's runs until this transaction ends (`BEFORE_ERASURE`).
+    """Block ticks of the context's runs until this transaction ends (`before_erasure`).
 
     A tick locks the run before its steps. A deletion starts with the steps, so it must lock the runs first.
     """
     list(PlanRun.objects.select_for_update().filter(task__context=context).order_by("pk").values_list("pk"))
+
+
+def _pause(run: PlanRun, principal: Principal) -> PlanRun:
+    _check_goes_on(run)
+    if not PlanRun.objects.unfinished().filter(pk=run.pk, paused_at=None).update(paused_at=timezone.now()):
+        raise NotNeeded("It is paused already.")
+    RUNS_TO_ADVANCE.publish(run.pk)
+    return run
+
+
+def _resume(run: PlanRun, principal: Principal) -> PlanRun:
+    _check_goes_on(run)
+    paused = PlanRun.objects.unfinished().filter(pk=run.pk, paused_at__isnull=False)
+    if not paused.update(paused_at=None, advanced_at=None):
+        raise NotNeeded("It is not paused.")
+    RUNS_TO_ADVANCE.publish(run.pk)
+    return run
+
+
+def _check_goes_on(run: PlanRun) -> None:
+    """Raises NotBegun, UnsupportedOperation."""
+    if run.task.is_finished:
+        raise UnsupportedOperation(f"The run is {run.task.state} and does not go on. Run it again.")
+    if not run.has_begun:
+        raise NotBegun
+
+
+def _cancel(run: PlanRun, principal: Principal) -> PlanRun:
+    if run.task.state == TaskState.CANCELED:
+        raise NotNeeded("It is canceled already.")
+    cancel_task(run.task)
+    return run
+
+
+def _goes_on(run: PlanRun) -> bool:
+    return run.has_begun and not run.task.is_finished
+
+
+PAUSE = replace(
+    pausing(_pause, "a plan run", "No further steps start. Steps that are already running continue."),
+    is_offered=lambda run: _goes_on(run) and run.paused_at is None,
+)
+RESUME = replace(
+    resuming(_resume, "a paused plan run", "Steps that are ready start at once."),
+    is_offered=lambda run: _goes_on(run) and run.paused_at is not None,
+)
+CANCEL = Act[PlanRun](
+    "cancel",
+    "Stop",
+    _cancel,
+    "Cancel a plan run and all tasks that it started",
+    "The run ends, and all its steps are canceled.",
+    lambda _: "Canceled.",
+    lambda run: not run.task.is_finished,
+    is_grave=True,
+    icon="stop",
+    note="Canceling a canceled run has no effect. A run that has ended in another state cannot be canceled.",
+)
+PLAN_RUNS = Resource("plan-runs", "plan_run", PlanRun, acts=(PAUSE, RESUME, CANCEL), order=("-created_at", "-task"))

@@ -8,7 +8,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.plans.models import PlanRun, Step
 from apps.record.models import Task
-from db.sql import Query
+from parley.db.sql import Query
 
 
 def _locked_run(

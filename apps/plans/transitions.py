@@ -15,7 +15,6 @@ from typing import Any
 
 from django.conf import settings
 
-import templating
 from apps.engine.output import clean
 from apps.plans import person
 from apps.plans.definitions import MOST_STEPS, Fallback, StepDefinition
@@ -28,9 +27,10 @@ from apps.record.content.parts import size_of
 from apps.record.events import JSON
 from apps.record.models import Task, TaskState
 from apps.record.runs import has_unfinished_run
-from db import sql
-from db.sql import write_transaction
-from templating import TemplateProblem
+from parley import templating
+from parley.db import sql
+from parley.db.sql import write_transaction
+from parley.templating import TemplateProblem
 
 State, Phase = Step.State, Step.Phase
 

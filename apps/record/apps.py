@@ -1,6 +1,6 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class RecordConfig(AppConfig):
-    name = "apps.record"
+class RecordConfig(ParleyApp):
     verbose_name = "Conversations"
+    periodic_jobs = {"record.sweep_files": ("KEEP_HOUSE_SECONDS", "content.blobs.sweep_unused")}

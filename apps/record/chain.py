@@ -21,7 +21,7 @@ from django.db import connection, transaction
 from apps.record import lineage
 from apps.record.content.strict_json import digest_of
 from apps.record.models import Context, Event
-from db import sql, triggers
+from parley.db import sql, triggers
 
 
 def hash_of(event: Event, previous: str) -> str:

@@ -4,43 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.core.exceptions import ValidationError
+
 from apps.accounts.errors import Kind as Kind
 from apps.accounts.errors import NotFound as NotFound
 from apps.accounts.errors import Refusal as Refusal
-from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, missing_permission
-from apps.accounts.principals import SCOPES, Principal
+from apps.accounts.rights import MissingRole as MissingRole
+from apps.accounts.rights import MissingScope as MissingScope
+from apps.accounts.rights import check_allowed as check_allowed
 from apps.limits.current import Exceeded
-
-
-class MissingScope(Refusal):
-    """The caller's credential lacks `scope`."""
-
-    kind = Kind.FORBIDDEN
-
-    def __init__(self, scope: str) -> None:
-        super().__init__(f"Your API key or token is missing the scope {scope}, to {SCOPES[scope]}.")
-        self.scope = scope
-
-
-class MissingRole(Refusal):
-    """The caller's role in the workspace does not permit this."""
-
-    kind = Kind.FORBIDDEN
-
-    def __init__(self, permission: Permission) -> None:
-        super().__init__(missing_permission(permission))
-
-
-def check_allowed(principal: Principal, scope: str, permission: Permission | None = None) -> None:
-    """Whether the credential has the scope, and the role in the workspace a permission, by default that of the scope.
-
-    What anonymous callers may do, the agent says. Raises MissingScope, MissingRole.
-    """
-    if not principal.may(scope):
-        raise MissingScope(scope)
-    needed = permission or NEEDED_FOR_SCOPE.get(scope, Permission.READ)
-    if principal.is_known and not principal.can(needed):
-        raise MissingRole(needed)
 
 
 class TaskNotFound(NotFound):
@@ -207,6 +179,12 @@ class InvalidFields(InvalidParams):
         path, sentence = violations[0]
         super().__init__(f"{path}: {sentence}" if path else sentence, path)
         self.violations = violations
+
+    @classmethod
+    def of(cls, error: ValidationError) -> InvalidFields:
+        """Django's error, whose fields have the paths."""
+        told = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
+        return cls([(path, sentence) for path, sentences in told.items() for sentence in sentences])
 
 
 class NoAnswer(Refusal):

@@ -22,14 +22,14 @@ from typing import Concatenate, NamedTuple
 
 from django.conf import settings
 
-import db
 from apps.record import lineage, notifications
 from apps.record.events import EventType
 from apps.record.lookup import restore_by_id
 from apps.record.models import Context, Event
 from apps.record.sql import EVENTS
-from db.sql import corrected_time
-from telemetry import metrics
+from parley import db
+from parley.db.sql import corrected_time
+from parley.telemetry import metrics
 
 log = logging.getLogger("parley.feed")
 
@@ -62,10 +62,12 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
                 yield events
 
 
-async def growth(context_id: uuid.UUID, after: int = 0, *, since: float | None = None) -> AsyncGenerator[int]:
+async def growth(
+    context_id: uuid.UUID, after: int = 0, *, since: float | None = None, settled: bool = False
+) -> AsyncGenerator[int]:
     """The context's newest index, whenever it grows, for callers that read rows instead of events.
 
-    `since` is as in `follow`; without it, `after` comes at once.
+    `since` is as in `follow`; without it, `after` comes at once. `settled`: only events that may have settled a task.
     """
     hub = running_hub()
     reached = after
@@ -73,7 +75,8 @@ async def growth(context_id: uuid.UUID, after: int = 0, *, since: float | None =
         if not hub.has_listened_since(since):
             yield reached
         while True:
-            reached = await reader.grown_beyond(reached, at_once=True)
+            beyond = reader.settled_beyond(reached) if settled else reader.grown_beyond(reached, at_once=True)
+            reached = await beyond
             yield reached
 
 
@@ -144,6 +147,8 @@ class Bell:
             self._waiting.pop(waiter, None)
 
     def ring(self) -> None:
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, {}
         for waiter in [waiter for waiter, caller in waiting.items() if not caller]:
             del waiting[waiter]
@@ -152,29 +157,45 @@ class Bell:
         self._turns.wake(waiting)
 
 
+class Announced(NamedTuple):
+    """The highest index of a context that was announced, and the highest by which a task may have settled."""
+
+    newest: int = 0
+    settled: int = 0
+
+
 class Reader:
     """Follows one context for all its followers in this event loop: those that keep up share each read."""
 
-    def __init__(self, context_id: uuid.UUID, newest: int, turns: Turns) -> None:
+    def __init__(self, context_id: uuid.UUID, announced: Announced, turns: Turns) -> None:
         self.context_id = context_id
         self.followers = 0
-        self._newest = newest  # the highest index announced so far
-        self._grown = Bell(turns)
+        self._newest, self._settled = announced
+        self._grown, self._may_have_settled = Bell(turns), Bell(turns)
         self._recent: list[Event] = []  # the newest that were read, without a gap
         self._was_read = False  # since the last `forget`
         self._reads: dict[tuple[Hashable, int], asyncio.Task[list[Event]]] = {}  # under way
 
-    def notify(self, index: int) -> None:
+    def notify(self, index: int, settles: bool = True) -> None:
         """The context has reached `index`."""
         if index > self._newest:
             self._newest = index
             self._grown.ring()
+        if settles and index > self._settled:
+            self._settled = index
+            self._may_have_settled.ring()
 
     async def grown_beyond(self, index: int, *, at_once: bool = False) -> int:
         """Wait for events after `index`, `at_once` before others; gives the newest index."""
         while self._newest <= index:
             await self._grown.wait(at_once=at_once)
         return self._newest
+
+    async def settled_beyond(self, index: int) -> int:
+        """Wait, before others, for an event after `index` by which a task may have settled; gives its index."""
+        while self._settled <= index:
+            await self._may_have_settled.wait(at_once=True)
+        return self._settled
 
     async def read(self, after: int, function: ReadEvents | None = None) -> list[Event]:
         """Up to BATCH_SIZE events after `after`, read by `function` unless it has them."""
@@ -279,7 +300,7 @@ class Hub:
         self._loop = weakref.ref(loop)
         self._created_at = loop.time()
         self._lock = threading.Lock()  # guards the three dicts below: `_reached` reads them in any thread
-        self._recent: dict[str, int] = {}  # newest announced index by context, the least recent first
+        self._recent: dict[str, Announced] = {}  # by context, the least recent first
         self._readers: dict[str, Reader] = {}
         self._subscriptions: dict[str, set[Subscription]] = {}  # by topic
         self.turns = Turns()
@@ -290,7 +311,8 @@ class Hub:
     def reader(self, context_id: uuid.UUID) -> Iterator[Reader]:
         key = str(context_id)
         with self._lock:
-            reader = self._readers.setdefault(key, Reader(context_id, self._recent.get(key, 0), self.turns))
+            announced = self._recent.get(key, Announced())
+            reader = self._readers.setdefault(key, Reader(context_id, announced, self.turns))
         reader.followers += 1
         metrics.FOLLOWERS["context"].inc()
         self._start_poll()
@@ -324,25 +346,26 @@ class Hub:
         """Were all announcements since then received? Connecting to Redis takes a moment."""
         return since is not None and since - self._created_at > 1.0
 
-    def _reached(self, context_id: str, index: int, owner: str = "") -> None:
+    def _reached(self, context_id: str, index: int, owner: str = "", settles: bool = True) -> None:
         """Called from any thread."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             self._stop_listening()
             return
         with self._lock:
-            self._recent[context_id] = max(index, self._recent.pop(context_id, 0))
+            newest, settled = self._recent.pop(context_id, (0, 0))
+            self._recent[context_id] = Announced(max(newest, index), max(settled, index if settles else 0))
             if len(self._recent) > MAX_RECENT:
                 self._recent.pop(next(iter(self._recent)))
             is_subscribed = context_id in self._subscriptions or f"owner {owner}" in self._subscriptions
             is_followed = is_subscribed or context_id in self._readers
         if is_followed:
             with suppress(RuntimeError):  # the loop ends just now
-                loop.call_soon_threadsafe(self._notify, context_id, index, owner)
+                loop.call_soon_threadsafe(self._notify, context_id, index, owner, settles)
 
-    def _notify(self, context_id: str, index: int, owner: str) -> None:
+    def _notify(self, context_id: str, index: int, owner: str, settles: bool) -> None:
         if reader := self._readers.get(context_id):
-            reader.notify(index)
+            reader.notify(index, settles)
         for topic in (context_id, f"owner {owner}"):
             for subscription in self._subscriptions.get(topic, ()):
                 subscription.notify(uuid.UUID(context_id), index)

@@ -14,9 +14,8 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams, SessionUnreadable, TaskNotFound, UnsupportedOperation
-from apps.record.events import JSON
+from apps.record.events import JSON, imported_author
 from apps.record.execution import Accepted, Run
-from apps.record.hooks import hook
 from apps.record.models import (
     INTERRUPTED_STATES,
     ColdKey,
@@ -29,6 +28,7 @@ from apps.record.models import (
 )
 from apps.record.sql import CONTEXT_BY_NAME, TASK
 from apps.record.visibility import may_write_shared, seen_by, shared_workspace
+from parley.registry import added
 
 
 @dataclass(slots=True)
@@ -197,7 +197,7 @@ def unarchived_contexts(principal: Principal) -> ContextQuerySet:
 def restored(context: Context) -> Context:
     """The context with its rows in the tables. Raises Context.DoesNotExist if it was deleted, DamagedArchive."""
     if context.cold_file:
-        hook("RESTORE_CONTEXT")(context.pk)
+        added("restore_context")(context.pk)
         context.refresh_from_db(fields=["cold_file", "cold_at", "cold_messages", "warmed_at"])
     return context
 
@@ -276,6 +276,29 @@ def author_names(context: Context, authors: Iterable[int | None]) -> dict[int, s
     if not wanted or not (context.is_shared or wanted - {context.owner_id}):
         return {}
     return {one.pk: one.short_name for one in User.objects.filter(pk__in=wanted)}
+
+
+@dataclass(frozen=True, slots=True)
+class Authors:
+    """The names of who wrote messages: of agents, and of people as `author_names` has them, by key."""
+
+    agents: dict[int, str]
+    people: dict[int, str]
+
+    def name(self, said: Message, owner: str) -> str:
+        """`owner`: what the session's owner is called. Empty for an agent without a name."""
+        if said.agent_id:
+            return self.agents.get(said.agent_id, "")
+        if said.role == Message.Role.AGENT:
+            return imported_author(said.metadata["imported"]) if "imported" in said.metadata else ""
+        return self.people.get(said.author_id or 0, owner)
+
+
+def authors_of(context: Context, messages: Sequence[Message]) -> Authors:
+    """At most two queries."""
+    agents = Agent.objects.filter(pk__in={said.agent_id for said in messages if said.agent_id})
+    people = author_names(context, (said.author_id for said in messages))
+    return Authors(dict(agents.values_list("pk", "name")), people)
 
 
 def check_may_use(principal: Principal, agent: Agent) -> None:

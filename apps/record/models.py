@@ -527,8 +527,8 @@ class Event(models.Model):
 
     @property
     def answers(self) -> bool:
-        """Does it end or interrupt a task, or answer without one?"""
-        return self.settles or (self.type == EventType.AGENT_MESSAGE and "imported" not in self.payload)
+        """Is it an agent's message that neither ends nor interrupts a task?"""
+        return self.type == EventType.AGENT_MESSAGE and "imported" not in self.payload
 
     @property
     def settles(self) -> bool:

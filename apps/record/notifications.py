@@ -22,7 +22,9 @@ from redis.retry import Retry
 SOON = 0.003  # seconds that a running agent's events wait for newer ones
 LATER = 0.025  # that other events wait: a quick agent has answered by then
 REACHED, STOP, NUDGE = "reached", "stop", "nudge"  # the groups of notifications
-Reached = Callable[[str, int, str], None]  # context id, index of its newest event, owner's id ("": unknown)
+Reached = Callable[[str, int, str, bool], None]
+"""Gets a context's id, the index of its newest event, its owner's id ("": unknown), and if a task may have settled."""
+ON_ITS_WAY = "+"  # before an index that settles nothing: earlier versions read it as the number that it is
 Stop = Callable[[str], None]  # run id
 Nudge = Callable[[str], None]  # run id
 
@@ -54,12 +56,15 @@ def _register(group: str, callback: Callable[..., None]) -> Callable[[], None]:
     return lambda: _callbacks[group].discard(callback)
 
 
-def announce(context_id: object, index: int, owner: int | None = None, *, wait: float = 0.0) -> None:
+def announce(
+    context_id: object, index: int, owner: int | None = None, *, wait: float = 0.0, settles: bool = True
+) -> None:
     """Tell all processes that a context reached an event. Call it after the commit; it may block, but not fail.
 
-    Other processes are told within `wait` seconds, of the newest event only.
+    Other processes are told within `wait` seconds, of the newest event only. `settles`: a task may have settled, or is
+    gone, so that who waits for that looks.
     """
-    _notify(REACHED, str(context_id), index, "" if owner is None else str(owner), wait=wait)
+    _notify(REACHED, str(context_id), index, "" if owner is None else str(owner), settles, wait=wait)
 
 
 def stop(run_id: object) -> None:
@@ -73,18 +78,25 @@ def nudge(run_id: object) -> None:
 
 
 def _notify(
-    group: str, key: str, index: int = 0, owner: str = "", *, wait: float = 0.0, is_relayed: bool = False
+    group: str,
+    key: str,
+    index: int = 0,
+    owner: str = "",
+    settles: bool = True,
+    *,
+    wait: float = 0.0,
+    is_relayed: bool = False,
 ) -> None:
     """Call this process's callbacks, and tell the other processes unless it `is_relayed` from one of them."""
     with _lock:
         callbacks = tuple(_callbacks[group])
     for callback in callbacks:
         if group == REACHED:
-            callback(key, index, owner)
+            callback(key, index, owner, settles)
         else:
             callback(key)
     if not is_relayed and settings.CHANNEL_LAYER_URL.startswith("redis"):  # there may be other processes
-        _shared_relay().send(group, key, index, owner, wait=wait)
+        _shared_relay().send(group, key, index, owner, settles, wait=wait)
 
 
 def _shared_relay() -> Relay:
@@ -103,7 +115,7 @@ TIMEOUT_SECONDS = 1.0  # how long an unresponsive Redis can block a commit's cal
 RETRY_SECONDS = 1.0  # pause after an error
 LISTEN_SECONDS = 10.0  # silence after which a connection is checked
 
-OnMessage = Callable[[str, str, int, str], None]  # group, key, index, owner of the key
+OnMessage = Callable[[str, str, int, str, bool], None]  # group, key, index, owner of the key, `settles`
 
 
 class Relay:
@@ -124,7 +136,7 @@ class Relay:
             retry=Retry(NoBackoff(), 1),
             health_check_interval=int(LISTEN_SECONDS),
         )
-        self._unsent: dict[tuple[str, str], tuple[int, float, str]] = {}  # newest index, due time, owner
+        self._unsent: dict[tuple[str, str], tuple[int, float, str, bool]] = {}  # newest index, due time, the rest
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._retry_at: float | None = None
@@ -132,12 +144,14 @@ class Relay:
         self._delayed_sender: threading.Thread | None = None
         self._next_due = math.inf
 
-    def send(self, group: str, key: str, index: int, owner: str = "", *, wait: float = 0.0) -> None:
+    def send(
+        self, group: str, key: str, index: int, owner: str = "", settles: bool = True, *, wait: float = 0.0
+    ) -> None:
         """Send `index` within `wait` seconds, unless a newer one replaces it. A key has one `owner`, a single word."""
         due = time.monotonic() + wait
         with self._changed:
-            newest, earliest, _ = self._unsent.get((group, key), (index, due, owner))
-            self._unsent[group, key] = max(newest, index), min(earliest, due), owner
+            newest, earliest, _, did_settle = self._unsent.get((group, key), (index, due, owner, settles))
+            self._unsent[group, key] = max(newest, index), min(earliest, due), owner, settles or did_settle
             if wait:
                 self._schedule(due)
         if not wait:
@@ -167,29 +181,33 @@ class Relay:
                     self._changed.wait(None if left == math.inf else left)
             self._send_due(at_once=False)
             with self._changed:
-                self._next_due = min((due for _, due, _ in self._unsent.values()), default=math.inf)
+                self._next_due = min((due for _, due, *_ in self._unsent.values()), default=math.inf)
 
     def _send_due(self, *, at_once: bool = True) -> None:
         """Send what is due; with `at_once`, leave it to another thread that is sending already."""
         while self._has_due() and self._sending.acquire(blocking=not at_once):
             try:
-                for (group, key), index, owner in self._pop_due():
-                    # In the first word, because the previous version knows no owners.
+                for (group, key), index, owner, settles in self._pop_due():
+                    # In the first word, because earlier versions know no owners.
                     name = f"{self._name}:{owner}" if owner else self._name
-                    self._publish(group, f"{name} {index} {key}")
+                    self._publish(group, f"{name} {'' if settles else ON_ITS_WAY}{index} {key}")
             finally:
                 self._sending.release()
 
     def _has_due(self) -> bool:
         now = time.monotonic()
         with self._changed:
-            return any(due <= now for _, due, _ in self._unsent.values())
+            return any(due <= now for _, due, *_ in self._unsent.values())
 
-    def _pop_due(self) -> list[tuple[tuple[str, str], int, str]]:
+    def _pop_due(self) -> list[tuple[tuple[str, str], int, str, bool]]:
         now = time.monotonic()
         with self._changed:
-            found = [(group_key, index, owner) for group_key, (index, due, owner) in self._unsent.items() if due <= now]
-            for group_key, _, _ in found:
+            found = [
+                (group_key, index, owner, settles)
+                for group_key, (index, due, owner, settles) in self._unsent.items()
+                if due <= now
+            ]
+            for group_key, *_ in found:
                 del self._unsent[group_key]
         return found
 
@@ -225,7 +243,9 @@ class Relay:
         name, _, owner = sender.partition(":")
         if name == self._name:
             return
+        settles = not index.startswith(ON_ITS_WAY)
         with self._changed:  # what others have sent need not be sent again
-            if self._unsent.get((group, key), (int(index) + 1, 0.0, ""))[0] <= int(index):
+            newest, _, _, did_settle = self._unsent.get((group, key), (math.inf, 0.0, "", False))
+            if newest <= int(index) and settles >= did_settle:
                 del self._unsent[group, key]
-        self._on_message(group, key, int(index), owner)
+        self._on_message(group, key, int(index), owner, settles)

@@ -62,10 +62,12 @@ class Rows:
 def fold(event: Event, rows: Rows) -> None:
     """Apply an event, with its index, to its context's rows. Raises IllegalTransition, Task.DoesNotExist."""
     payload: JSON = event.payload
+    happened_at = event.happened_at if DATED in payload else event.at
     if "opens" in payload:
         _open_context(rows.context, payload["opens"], event)
+        rows.context.created_at = happened_at
     rows.context.last_event = event.index
-    rows.context.updated_at = event.happened_at
+    rows.context.updated_at = happened_at
     if apply := FOLDS.get(EventType(event.type)):
         apply(event, rows)
     if "message" not in payload or "progress" in payload or "kept" in payload:
@@ -88,7 +90,7 @@ def fold(event: Event, rows: Rows) -> None:
         references=message.get("referenceTaskIds", []),
         extensions=message.get("extensions", []),
         metadata=message.get("metadata", {}),
-        created_at=event.happened_at,
+        created_at=happened_at,
     )
 
 
@@ -104,7 +106,6 @@ def _open_context(context: Context, opening: Opening, event: Event) -> None:
     context.title = opening["title"]
     context.options = opening.get("options", {})
     context.parent_task = uuid.UUID(opening["parentTask"]) if "parentTask" in opening else None
-    context.created_at = event.happened_at
     context.imported_at = event.at if DATED in event.payload else None
 
 

@@ -21,10 +21,10 @@ from agentkit import Completed, Outcome, Usage
 from agentkit.emissions import CUT_OFF, FINISH_REASON
 from apps.record.events import JSON
 from apps.record.execution import Run
-from apps.record.hooks import hooks
 from apps.record.sql import UNFINISHED_RUN
-from db.sql import Now, write_transaction
-from telemetry import tracing
+from parley.db.sql import Now, write_transaction
+from parley.registry import added
+from parley.telemetry import tracing
 
 
 class LeaseLost(Exception):
@@ -159,7 +159,7 @@ def save_usage(lease: Lease, spent: UsageTotals) -> None:
     with write_transaction():
         if Run.objects.filter(pk=lease.run_id, fence=lease.fence).update(usage=spent.as_json):
             run = Run.objects.select_related("task").get(pk=lease.run_id)
-            for listener in hooks("USAGE_LISTENERS"):
+            for listener in added("usage_listeners"):
                 listener(run.pk, run.task, run.agent_id or run.task.agent_id, spent.as_json)
 
 

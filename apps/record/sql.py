@@ -6,7 +6,7 @@ from apps.agents.models import Agent
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Message, Task
 from apps.record.visibility import OWN_SQL, SHARED_SQL
-from db.sql import Query
+from parley.db.sql import Query
 
 
 def _task_with_context(task: Task, context: Context) -> Task:

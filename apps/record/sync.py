@@ -32,14 +32,14 @@ from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
-import db
 from apps.accounts.principals import Principal
 from apps.record import feed
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import EventType
 from apps.record.feed import COMMIT_MARGIN, Bell, Poll, running_hub
 from apps.record.models import Context, ContextQuerySet, Event
-from db.sql import corrected_time
+from parley import db
+from parley.db.sql import corrected_time
 
 MAX_SESSIONS = 200  # in a token; if more changed within a minute, the oldest are sent again
 TOKEN_FORMAT = 1

@@ -23,7 +23,7 @@ from apps.record.errors import TaskNotFound
 from apps.record.events import DELIVERED, JSON
 from apps.record.models import Artifact, Context, Message, Task, TaskState
 from apps.record.visibility import is_seen
-from db.sql import execute, quote, time_from, uuid_from
+from parley.db.sql import execute, quote, time_from, uuid_from
 
 
 @dataclass(frozen=True, slots=True)

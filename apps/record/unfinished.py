@@ -37,6 +37,22 @@ def find(context: Context, upto: int | None = None) -> list[Artifact]:
     return _ended(rows.select_related("task").order_by("first_event"), {task: left[task].index for task in left}, upto)
 
 
+def with_delivered(
+    context: Context, *, after: int = 0, upto: int | None = None, most: int | None = None
+) -> list[Artifact]:
+    """All that a context has made from event `after` to event `upto`: delivered and unfinished artifacts, by their
+    first chunk, with their tasks. `most` is the number of chunks that are read of an unfinished one.
+    """
+    delivered = lineage.artifacts(context).filter(first_event__gt=after)
+    if upto is not None:  # an artifact counts from its task's completion
+        delivered = delivered.filter(first_event__lte=upto, task__status_event__lte=upto)
+    left = [row for row in find(context, upto) if row.first_event > after]
+    whole = delivered.select_related("task").defer(
+        "extensions", "metadata", "task__slot", "task__references", "task__metadata"
+    )
+    return sorted([*whole, *with_parts(left, most)], key=lambda row: row.first_event)
+
+
 def find_artifact(principal: Principal, task: uuid.UUID | str, artifact: str, *, delivered: bool = False) -> Artifact:
     """An artifact of a task that the caller may see, with its parts; `delivered`: not an unfinished one.
 

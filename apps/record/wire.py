@@ -26,13 +26,13 @@ from django.db import InterfaceError, OperationalError
 from django.http import StreamingHttpResponse
 from django.urls import reverse
 
-import db
 from apps.accounts import revocation
 from apps.agents import cards
 from apps.record.content import blobs
 from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
 from apps.record.sql import ARTIFACTS_IN_STATE, ARTIFACTS_OF_TASKS, MESSAGES_OF_TASKS, NEWEST_MESSAGES
+from parley import db
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
 MAX_INLINE_BYTES = 4 * 1024 * 1024  # a larger stored part is sent as a link

@@ -36,7 +36,6 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-import db
 from apps.agents.models import Agent
 from apps.remote import cards
 from apps.remote.authentication import credentials
@@ -47,7 +46,8 @@ from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteEr
 from apps.remote.exact_numbers import NONE, Indistinct, known_integers, large_integers, whole_numbers
 from apps.remote.federation.known import remember_version, special_remote
 from apps.remote.transport import CallClient, pooled_transport
-from outbound.transports import Transport
+from parley import db
+from parley.outbound.transports import Transport
 
 JSON = dict[str, Any]
 OTHER_VERSION = {"1.0": "0.3", "0.3": "1.0"}

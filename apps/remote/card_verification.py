@@ -9,14 +9,14 @@ from typing import Any
 import rfc8785
 from django.conf import settings
 
-import outbound
 from apps.agents import signing
 from apps.agents.card_signatures import card_content
 from apps.record.content import strict_json
 from apps.remote import card_shapes, cards
 from apps.remote.errors import BadCard
 from apps.remote.models import SignatureStatus
-from outbound import Limits
+from parley import outbound
+from parley.outbound import Limits
 
 JSON = dict[str, Any]
 JWK = dict[str, Any]

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit, urlunsplit
 from a2a.types import AgentCard
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-import outbound
 from apps.agents.models import USUAL_SECONDS, AgentVersion
 from apps.record.content import strict_json
 from apps.remote import card_schema, card_shapes
 from apps.remote.card_shapes import SUPPORTED_BINDINGS, SUPPORTED_VERSIONS, is_supported, supported_version
 from apps.remote.errors import BadCard
-from outbound import Answer, Exchange, Forbidden, Limits, targets
+from parley import outbound
+from parley.outbound import Answer, Exchange, Forbidden, Limits, targets
 
 JSON = dict[str, Any]
 

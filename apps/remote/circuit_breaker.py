@@ -23,11 +23,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.agents.models import Agent, AgentStats
-from apps.features.health import monitoring
+from apps.health import monitoring
 from apps.remote.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, TokenUnavailable, Unauthorized
 from apps.remote.models import Breaker, Checkup
-from db.sql import database_time, write_transaction
-from telemetry import metrics
+from parley.db.sql import database_time, write_transaction
+from parley.telemetry import metrics
 
 log = logging.getLogger("parley.remote")
 

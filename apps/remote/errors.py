@@ -16,7 +16,7 @@ class RemoteError(Exception):
     """
 
     code: ClassVar[str] = "remote_error"
-    loggable: ClassVar[bool] = True  # see `telemetry.logs`; not where the sentence has the agent's own words
+    loggable: ClassVar[bool] = True  # see `parley.telemetry.logs`; not where the sentence has the agent's own words
     is_transient: bool = False
     was_sent: bool | None = None
 

@@ -1,40 +1,39 @@
 """Regular health checks of remote agents, and the health and uptime that follow.
 
-A process claims a round of an agent by moving `next_check_at`. If the process dies, the next round comes as usual. A
-worker process runs its rounds on one event loop.
+A process claims a round of an agent by moving `next_check_at`. If the process dies, the next round comes as usual.
 """
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import logging
 import math
 import random
-import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q, Sum
+from django.db.models import F, Q, QuerySet, Sum
 from django.utils import timezone
 
-import db
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource, through
 from apps.agents.models import Agent, AgentStats
 from apps.engine.handlers import Impairment
-from apps.features.health import monitoring
+from apps.health import monitoring
+from apps.remote import circuit_breaker
 from apps.remote.authentication import credentials
 from apps.remote.models import Breaker, Check, CheckedHour, Checkup, RemoteAgent, RoundResult
 from apps.remote.probes import Finding, inspect_agent
-from db import sql
-from db.sql import write_transaction
-from db.threads import Singleton
+from parley import db
+from parley.db import sql
+from parley.db.sql import write_transaction
+from parley.work import WorkList
 
 log = logging.getLogger("parley.remote")
 
-PARALLEL_ROUNDS = 100  # per process
 CHECKS_KEPT = datetime.timedelta(days=2)
 ROUNDS_REMEMBERED = 20
 FAILURES_UNTIL_DOWN = 2  # in a row
@@ -47,60 +46,23 @@ DAY = datetime.timedelta(days=1)
 MONTH = datetime.timedelta(days=30)
 
 
-class Checker:
-    def __init__(self) -> None:
-        self._rounds: set[asyncio.Task[None]] = set()
-        self._is_claiming = False
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="checks", daemon=True).start()
-
-    def check_due(self) -> None:
-        """Start the rounds that are due. Thread-safe; does not wait."""
-        asyncio.run_coroutine_threadsafe(self._start_due(), self._loop)
-
-    def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._cancel_rounds(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-
-    async def _start_due(self) -> None:
-        most = PARALLEL_ROUNDS - len(self._rounds)
-        if self._is_claiming or not most:
-            return
-        self._is_claiming = True
-        try:
-            for one in await db.run(claim_rounds, most):
-                task = self._loop.create_task(_run_round(one))
-                self._rounds.add(task)
-                task.add_done_callback(self._rounds.discard)
-        except Exception:
-            log.exception("remote agents could not be checked; they are due the next time")
-        finally:
-            self._is_claiming = False
-
-    async def _cancel_rounds(self) -> None:
-        rounds = list(self._rounds)
-        for task in rounds:
-            task.cancel()
-        await asyncio.gather(*rounds, return_exceptions=True)
-
-
-async def _run_round(one: Round) -> None:
-    try:
+async def check(agent: int) -> None:
+    """Checks the health of a remote agent."""
+    for one in await db.run(claim_rounds, 1, agent):
         await db.run(record_round, one, await inspect_agent(one.remote, one.probe))
-    except Exception:
-        log.exception("the check of agent %s broke off", one.agent.slug)
 
 
-_checker = Singleton(Checker)
+def due_agents() -> QuerySet[Checkup, int]:
+    """Those whose checks are due, new ones too; how often, says REMOTE_CHECK_SECONDS."""
+    now = sql.database_time()
+    _add_new_agents(now)
+    return _due(now).values_list("agent", flat=True)
 
 
-def process_checker() -> Checker:
-    return _checker.get()
-
-
-def close_process_checker() -> None:
-    if (closing := _checker.take()) is not None:
-        closing.close()
+ROUNDS = WorkList(
+    "health_checks", "remote.check_agent", check, Checkup, "next_check_at",
+    due=due_agents, waiting=lambda: _due(sql.database_time()),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +81,17 @@ class Round:
         return remote
 
 
-def claim_rounds(most: int) -> list[Round]:
+def _due(now: datetime.datetime) -> QuerySet[Checkup]:
+    due = Checkup.objects.filter(next_check_at__lte=now, agent__is_enabled=True, agent__remote__isnull=False)
+    return due.order_by("next_check_at")
+
+
+def claim_rounds(most: int, *agents: int) -> list[Round]:
+    """Those that are due, of these agents or of all."""
     now = sql.database_time()
-    _add_new_agents(now)
-    due = Checkup.objects.filter(
-        next_check_at__lte=now, agent__is_enabled=True, agent__remote__isnull=False
-    ).select_related("agent__current_version", "agent__remote")
-    claimed = (_claim_round(checkup, now) for checkup in due.order_by("next_check_at")[:most])
+    due = _due(now).select_related("agent__current_version", "agent__remote")
+    due = due.filter(agent__in=agents) if agents else due
+    claimed = (_claim_round(checkup, now) for checkup in due[:most])
     return [one for one in claimed if one is not None]
 
 
@@ -317,3 +283,60 @@ def _uptime(checkup: Checkup | None, breaker: Breaker | None, day: float | None,
         day, month, median_of(checkup.newest), checkup.newest,
         checkup.checked_at, checkup.last_error, checkup.last_error_at, breaker,
     )  # fmt: skip
+
+
+def _check(agent: Agent, _: Principal) -> Agent:
+    """A remote agent is checked by the next round, in seconds; others here."""
+    now = sql.database_time()  # decides what is due
+    if not Checkup.objects.filter(agent=agent).update(next_check_at=now, next_probe_at=now):
+        monitoring.record_health(agent, AgentStats.objects.filter(agent=agent).first())
+        agent.refresh_from_db()
+    return agent
+
+
+def _checked(agent: Agent) -> str:
+    if Checkup.objects.filter(agent=agent).exists():
+        return "The check has begun. Its result appears in a few seconds."
+    return f"{agent.get_health_display()}. {agent.ailment}".strip()
+
+
+CHECK = Act(
+    name="check",
+    label="Check the health now",
+    do=_check,
+    summary="Check the health of an agent now",
+    effect="A remote agent is asked for its card. A hosted one is loaded.",
+    said=_checked,
+    icon="monitor_heart",
+    operator_permission="agents.change_agent",
+)
+
+
+def _close_breaker(agent: Agent, _: Principal) -> Agent:
+    if not _is_left_alone(agent):
+        raise NotNeeded("Calls to it go through.")
+    circuit_breaker.close(agent)
+    return agent
+
+
+def _is_left_alone(agent: Agent) -> bool:
+    return Breaker.objects.filter(agent=agent, opened_at__isnull=False).exists()
+
+
+CLOSE_BREAKER = Act(
+    name="close",
+    label="Close the circuit breaker",
+    do=_close_breaker,
+    summary="Close the circuit breaker of an agent",
+    effect="Calls to it are allowed again, and its health is checked.",
+    said=lambda agent: f"Calls to {agent.name} are allowed again.",
+    is_offered=_is_left_alone,
+    icon="power",
+    operator_permission="agents.change_agent",
+)
+
+
+OF_AGENT: tuple[Act[Any], ...] = (through(CHECK, "agent"), through(CLOSE_BREAKER, "agent"))
+"""What is done to an agent's health, for rows that have an agent."""
+
+CHECKUPS = Resource("checkups", "checkup", Checkup, acts=OF_AGENT, related=("agent",), order=("pk",))

@@ -19,6 +19,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent, AgentVersion
 from apps.record.models import UNFINISHED_STATES, Task
+from parley.work import Retried, RetriedQuerySet
 
 JITTER = (0.8, 1.2)  # of the time between refreshes
 
@@ -219,14 +220,17 @@ class RemoteCredential(models.Model):
         return self.expires_at is not None and self.expires_at <= now
 
 
-class OpenWorkQuerySet(models.QuerySet["OpenWork"]):
+class OpenWorkQuerySet(RetriedQuerySet["OpenWork"]):
+    def unfinished(self) -> OpenWorkQuerySet:
+        return self.unwanted()
+
     def unwanted(self) -> OpenWorkQuerySet:
         """Work of tasks that have ended or were deleted here, and work that was given up."""
         goes_on = Exists(Task.objects.filter(pk=OuterRef("task"), state__in=UNFINISHED_STATES))
         return self.filter(Q(is_unwanted=True) | ~goes_on)
 
 
-class OpenWork(models.Model):
+class OpenWork(Retried):
     """A remote task that may still be running. Execution state, not part of replay."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
@@ -236,8 +240,6 @@ class OpenWork(models.Model):
     run = models.UUIDField()
     remote_task = models.TextField()
     is_unwanted = models.BooleanField("unwanted", default=False, help_text="Given up, though our task may go on.")
-    tries = models.PositiveSmallIntegerField(default=0, help_text="How often a cancel was sent.")
-    next_try_at = models.DateTimeField(default=timezone.now)
     began_at = models.DateTimeField(default=timezone.now)
 
     objects: ClassVar[OpenWorkQuerySet] = OpenWorkQuerySet.as_manager()  # type: ignore[assignment]

@@ -18,8 +18,6 @@ from typing import Any
 
 from django.conf import settings
 
-import db
-import outbound
 from apps.agents.models import Agent
 from apps.record.models import TaskState
 from apps.remote import a2a_client, card_shapes, circuit_breaker
@@ -28,7 +26,8 @@ from apps.remote.errors import CircuitOpen, CutOff, Misbehaved, Refused, RemoteE
 from apps.remote.execution.task_follower import event_task
 from apps.remote.execution.translation import is_settled, state_of
 from apps.remote.models import Check, RemoteAgent
-from outbound import Exchange, Limits, OutboundError
+from parley import db, outbound
+from parley.outbound import Exchange, Limits, OutboundError
 
 log = logging.getLogger("parley.remote")
 

@@ -19,19 +19,21 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-import outbound
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.models import User, Workspace
+from apps.accounts.models import User, Workspace, person_of
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import signing, versions
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import error_text, house_workspace
-from apps.remote import card_verification, cards, wrong_address
+from apps.remote import card_verification, cards, health_checks, wrong_address
 from apps.remote.card_verification import CardSignature
 from apps.remote.cards import FetchedCard
 from apps.remote.errors import BadCard, RemoteError
 from apps.remote.models import RemoteAgent, SignatureStatus, next_refresh
-from outbound import OutboundError, targets
+from parley import outbound
+from parley.outbound import OutboundError, targets
 
 log = logging.getLogger("parley.remote")
 
@@ -265,6 +267,7 @@ def refresh_cards(remotes: Sequence[RemoteAgent]) -> list[RefreshResult]:
 
 
 def refresh_due_cards() -> int:
+    """Reads the cards of remote agents again."""
     due = RemoteAgent.objects.due(timezone.now()).select_related("agent")[:CARDS_PER_ROUND]
     return len(refresh_cards([remote for remote in due if _claim_refresh(remote)]))
 
@@ -424,3 +427,74 @@ def _lock_proposed(agent: Agent, seen: AgentVersion | None) -> tuple[RemoteAgent
     if seen is not None and seen.pk != proposed.pk:
         raise ValidationError({"agent": "The card changed again meanwhile. Look at what waits now."})
     return remote, proposed
+
+
+def _refresh(remote: RemoteAgent, operator: Principal) -> RemoteAgent:
+    refreshed = refresh_card(remote.agent)
+    # Also of an unchanged or failed one: the operator had its server called.
+    details: audit.Details = {"note": f"Refreshed the card: {refreshed.outcome}."}
+    audit.record(AuditAction.ADMIN_CHANGED, actor=operator, object=audit.row_subject(remote), details=details)
+    if refreshed.outcome == RefreshOutcome.FAILED:
+        raise ValidationError(f"{remote} was not changed. {refreshed.reason}")
+    if refreshed.outcome == RefreshOutcome.UNCHANGED:
+        raise NotNeeded(f"{remote}'s card is unchanged.")
+    remote.refresh_from_db()
+    return remote
+
+
+def _refreshed(remote: RemoteAgent) -> str:
+    if remote.has_proposal:
+        return f"{remote}'s card changed. Review the change and approve it."
+    return f"{remote} was updated from its card."
+
+
+def _decide(decision: Callable[[Agent, User, AgentVersion], AgentVersion]) -> Callable[[RemoteAgent, Principal], Any]:
+    def decide(remote: RemoteAgent, operator: Principal) -> AgentVersion:
+        if remote.proposed is None:
+            raise NotNeeded("Its card has no change to approve.")
+        return decision(remote.agent, person_of(operator), remote.proposed)
+
+    return decide
+
+
+REFRESH = Act(
+    name="refresh",
+    label="Refresh the card",
+    do=_refresh,
+    summary="Refresh the card of a remote agent",
+    effect="It is fetched again. Harmless changes are applied, and others wait for approval.",
+    said=_refreshed,
+    is_offered=lambda remote: bool(remote.card_url),
+    icon="refresh",
+    records=True,
+)
+APPROVE = Act(
+    name="approve",
+    label="Approve the changed card",
+    do=_decide(approve_card),
+    summary="Approve the changed card of a remote agent",
+    effect="From now on, the agent is called as the card says.",
+    said=lambda version: f"Approved version {version.number} of {version.agent}.",
+    is_offered=lambda remote: remote.has_proposal,
+    icon="check",
+    records=True,
+)
+DECLINE = Act(
+    name="decline",
+    label="Decline the changed card",
+    do=_decide(decline_card),
+    summary="Decline the changed card of a remote agent",
+    effect="The agent is called as before. The same card is not proposed again.",
+    said=lambda version: f"Declined version {version.number} of {version.agent}.",
+    is_offered=lambda remote: remote.has_proposal,
+    icon="close",
+    records=True,
+)
+REMOTE_AGENTS = Resource(
+    "remote-agents",
+    "remote",
+    RemoteAgent,
+    acts=(REFRESH, APPROVE, DECLINE, *health_checks.OF_AGENT),
+    related=("agent__current_version", "proposed"),
+    order=("agent__name",),
+)

@@ -21,13 +21,13 @@ from a2a.utils.errors import A2A_ERROR_REASONS, JSON_RPC_ERROR_CODE_MAP
 from django.conf import settings
 from django.utils.http import parse_http_date_safe
 
-import outbound
 from apps.engine.output import clean
 from apps.record.content import strict_json
 from apps.remote.cards import Interface
 from apps.remote.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
-from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unsendable, Untrusted
-from outbound.transports import Transport
+from parley import outbound
+from parley.outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unsendable, Untrusted
+from parley.outbound.transports import Transport
 
 JSON = dict[str, Any]
 

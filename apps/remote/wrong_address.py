@@ -12,12 +12,12 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-import outbound
 from apps.remote import cards
 from apps.remote.card_schema import clean_text
 from apps.remote.cards import FetchedCard
 from apps.remote.errors import BadCard
-from outbound import Answer, Exchange, Limits, OutboundError
+from parley import outbound
+from parley.outbound import Answer, Exchange, Limits, OutboundError
 
 JSON = dict[str, Any]
 

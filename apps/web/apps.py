@@ -1,6 +1,5 @@
-from django.apps import AppConfig
+from parley.registry import ParleyApp
 
 
-class WebConfig(AppConfig):
-    name = "apps.web"
-    label = "web"
+class WebConfig(ParleyApp):
+    """What people's pages share."""

@@ -76,6 +76,8 @@ def form_field(field: models.Field[Any, Any], **options: Any) -> Any:
         options = {"widget": forms.Textarea({"rows": 3}), "strip": False, **options}
     elif isinstance(field, models.DateTimeField):
         options = {"widget": forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"), **options}
+    elif isinstance(field, models.DateField):
+        options = {"widget": forms.DateInput({"type": "date"}, format="%Y-%m-%d"), **options}
     elif field.choices and not field.blank:
         options = {"initial": field.default if field.has_default() else field.choices[0][0], **options}
     elif isinstance(field, models.CharField):
@@ -83,7 +85,23 @@ def form_field(field: models.Field[Any, Any], **options: Any) -> Any:
     return field.formfield(**options)
 
 
-class ResourceForm(forms.ModelForm):  # type: ignore[type-arg]
+class RefusableForm(forms.BaseForm):
+    """A form that says at its fields why its act was refused."""
+
+    def add_refusal(self, refusal: Refusal | QuotaExceeded) -> None:
+        if isinstance(refusal, InvalidFields):
+            for place, sentence in refusal.violations:
+                self.add_error(self.field_at(*place.split(".")), sentence)
+        else:
+            self.add_error(self.field_at(getattr(refusal, "field", "")), str(refusal))
+
+    def field_at(self, name: str, *inner: str) -> str | None:
+        """The field that shows what is wrong at a path of the client API; None for the head of the form."""
+        snake = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+        return snake if snake in self.fields else None
+
+
+class ResourceForm(RefusableForm, forms.ModelForm):  # type: ignore[type-arg]
     """The form of a person's row. What its service refuses stands at the field."""
 
     class Meta:
@@ -92,6 +110,8 @@ class ResourceForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, user: User, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
         self.user = user
+        if self.instance._state.adding:  # an empty value of a new row must not hide the field's own
+            self.initial = {name: value for name, value in self.initial.items() if value not in ("", None)}
         for field in self.fields.values():
             if isinstance(field, forms.ModelChoiceField):
                 rows: Any = field.queryset
@@ -104,15 +124,14 @@ class ResourceForm(forms.ModelForm):  # type: ignore[type-arg]
         except ObjectNotUpdated:
             raise Http404 from None
         except (Refusal, QuotaExceeded) as refusal:
-            for place, sentence in refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]:
-                self.add_error(self.field_at(*place.split(".")), sentence)
+            self.add_refusal(refusal)
             return False
         return True
 
-    def field_at(self, name: str, *inner: str) -> str | None:
-        """The field that shows what is wrong at a path of the client API; None for the head of the form."""
-        snake = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
-        return snake if snake in self.fields else None
+
+def words_of(refusal: Refusal | QuotaExceeded) -> str:
+    """Why something was refused, for a person who has no fields before them."""
+    return " ".join(said for _, said in refusal.violations) if isinstance(refusal, InvalidFields) else str(refusal)
 
 
 def do(request: HttpRequest, act: Act[Any], row: models.Model) -> None:
@@ -122,12 +141,12 @@ def do(request: HttpRequest, act: Act[Any], row: models.Model) -> None:
     except NotNeeded as why:
         messages.info(request, str(why))
     except (Refusal, QuotaExceeded) as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, words_of(refusal))
 
 
 @dataclass(frozen=True)
 class Pages[Row: models.Model]:
-    """The pages of a resource: `web/NAME.html`, `web/NOUN.html` and `web/NOUN_edit.html`, each with `row` and `pages`.
+    """The pages of a resource: `APP/NAME.html`, `APP/NOUN.html` and `APP/NOUN_edit.html`, each with `row` and `pages`.
 
     Attributes:
         new: a row to begin with.
@@ -136,10 +155,15 @@ class Pages[Row: models.Model]:
     """
 
     resource: Resource[Row]
-    form: type[ResourceForm]
+    form: type[ResourceForm] = ResourceForm
     new: Callable[[HttpRequest], Row] | None = None
     context: Callable[[HttpRequest, Row], dict[str, Any]] = lambda request, row: {}
     form_context: Callable[[Row], dict[str, Any]] = lambda row: {}
+
+    @property
+    def folder(self) -> str:
+        """Of the templates."""
+        return self.resource.model._meta.app_label
 
     @property
     def names(self) -> dict[str, str]:
@@ -154,7 +178,7 @@ class Pages[Row: models.Model]:
 
     def list(self, request: HttpRequest) -> HttpResponse:
         rows = self.resource.visible_to(principal_of(request))[:MOST_SHOWN]
-        return page(request, f"web/{self.resource.name}.html", rows=rows, pages=self)
+        return page(request, f"{self.folder}/{self.resource.name}.html", rows=rows, pages=self)
 
     def one(self, request: HttpRequest, **key: uuid.UUID) -> HttpResponse:
         return self.show(request, self.find(request, **key))
@@ -163,7 +187,7 @@ class Pages[Row: models.Model]:
         """A row's page."""
         acts = [act for act in self.resource.acts if act.is_offered(row)]
         context = {"row": row, "pages": self, "acts": acts, **self.context(request, row), **more}
-        return page(request, f"web/{self.resource.noun}.html", **context)
+        return page(request, f"{self.folder}/{self.resource.noun}.html", **context)
 
     def edit(self, request: HttpRequest, **key: uuid.UUID) -> HttpResponse:
         """The form of a row, or of a new one; `?agent=` names an agent to begin with."""
@@ -175,8 +199,14 @@ class Pages[Row: models.Model]:
             form = self.form(user, request.POST or None, instance=row, initial=initial)
             if request.method == "POST" and form.is_valid() and form.is_saved(self.resource):
                 return self.saved(request, row, is_new=not key)
-            context = {"form": form, "row": row if key else None, "pages": self, **self.form_context(row)}
-            return page(request, f"web/{self.resource.noun}_edit.html", **context)
+            return self.show_form(request, form)
+
+    def show_form(self, request: HttpRequest, form: ResourceForm, **more: Any) -> HttpResponse:
+        """The page of a form; of a new row without `row`."""
+        row = form.instance
+        is_new = row._state.adding
+        context = {"form": form, "row": None if is_new else row, "pages": self, **self.form_context(row), **more}
+        return page(request, f"{self.folder}/{self.resource.noun}_edit.html", **context)
 
     def saved(self, request: HttpRequest, row: Row, *, is_new: bool) -> HttpResponse:
         return redirect(self.names["one"], row.pk)

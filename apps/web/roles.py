@@ -18,7 +18,7 @@ from apps.accounts.principals import Principal
 OWN_PAGES = frozenset(
     {
         *("sign-in", "sign-out", "welcome", "forgotten", "confirm-address", "token", "dismiss-first-steps"),
-        *("sign-up", "invitation", "withdraw-invitation"),
+        *("sign-up", "invitation"),
         *("credential", "shared", "shared-file"),  # whoever has the link
     }
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -17,6 +17,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
@@ -24,13 +25,14 @@ from django.views.decorators.http import require_safe
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import DRAFT_PREFIX, Agent
-from apps.features.forks.branches import with_chosen_leaf
-from apps.features.sessions import families, marks
+from apps.conversations.forks.branches import with_chosen_leaf
+from apps.conversations.sessions import families, marks
 from apps.plans.person import waiting_for
 from apps.record import sync
 from apps.record.lookup import find_session
 from apps.record.models import Context, ContextQuerySet
-from console import clock
+from parley.faces import clock
+from parley.registry import sidebar_links
 
 type View = Callable[..., HttpResponseBase]
 
@@ -56,11 +58,13 @@ class Recent:
         return min(self.limit + RECENT_SESSIONS, MOST_RECENT_SESSIONS)
 
 
-def page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+def page(request: HttpRequest, template: str | Sequence[str], **context: Any) -> HttpResponse:
+    """`template`: with several, the first that there is."""
     with as_reader(request):
         principal = principal_of(request)
         position = sync.position_token(principal, sync.current_position(principal))
         shell = {"position": position, "recent": recent_sessions(principal), "limits": upload_limits()}
+        shell["app_links"] = [(reverse(name), *about) for name, about in sidebar_links().items()]
         return render(request, template, {**shell, **context})
 
 

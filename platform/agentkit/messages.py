@@ -46,10 +46,14 @@ def frozen[T](value: T) -> T:
     """A copy of JSON values that cannot be changed, at any depth."""
     kind: Any = type(value)  # `isinstance` and `cast` would take most of the time of large values
     if kind is dict:
-        return FrozenDict({name: frozen(one) for name, one in value.items()})  # type: ignore[attr-defined, return-value]
+        items: Any = value.items()  # type: ignore[attr-defined]
+        return FrozenDict({name: frozen(one) if type(one) in NESTED else one for name, one in items})  # type: ignore[return-value]
     if kind is list or kind is tuple:
-        return FrozenList(map(frozen, value))  # type: ignore[call-overload, return-value]
+        return FrozenList([frozen(one) if type(one) in NESTED else one for one in value])  # type: ignore[attr-defined, return-value]
     return value
+
+
+NESTED = (dict, list, tuple)
 
 
 CONTENT_KEYS = frozenset({"text", "raw", "url", "data", "stored"})

@@ -1,10 +1,5 @@
-"""The composition root: settings, URLs, the ASGI application and the Celery application."""
+"""The former name of `parley`, for start scripts written before 0.2. It goes in 0.3; the wheel does not have it."""
 
-import gc
+import warnings
 
-# Collecting garbage during imports takes a sixth of the start and finds none. `ConfigConfig.ready` turns it on again.
-gc.disable()
-
-from config.celery import app as celery_app  # noqa: E402
-
-__all__ = ["celery_app"]
+warnings.warn("Start parley, not config: parley.asgi:application, celery -A parley.", FutureWarning, stacklevel=2)

@@ -3,7 +3,7 @@
 const UNITS = [[90, 1, "s"], [5400, 60, "min"], [129600, 3600, "h"], [2592000, 86400, "d"]];
 
 /** How long ago or ahead a time is, in the words of `cells.from_now`. */
-export function fromNow(at, now = Date.now()) {
+function fromNow(at, now = Date.now()) {
   const seconds = (now - at) / 1000;
   const distance = Math.abs(seconds);
   for (const [limit, unit, name] of UNITS) {

@@ -1,6 +1,7 @@
 /* The dashboard renews itself: only what changed is replaced. It asks every few seconds, less often where the server needs
    long, and not while its tab is hidden. */
 
+import { setChildren } from "../js/place.js";
 import { drawCharts } from "./charts.js";
 import { tellTimes } from "./console.js";
 
@@ -65,10 +66,7 @@ function replace(old, fresh) {
     else if (!kept.isEqualNode(child)) swap(kept, child);
     return kept;
   });
-  for (const child of [...old.children]) if (!wanted.includes(child)) child.remove();
-  wanted.forEach((child, place) => {
-    if (old.children[place] !== child) old.insertBefore(child, old.children[place] ?? null);
-  });
+  setChildren(old, wanted);
 }
 
 function renumber(figure, fresh) {

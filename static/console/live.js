@@ -1,5 +1,6 @@
 /* The live panel of a page: what the server renders anew is put in place of what changed, and nothing else moves. */
 
+import { setChildren } from "../js/place.js";
 import { tellTimes } from "./console.js";
 
 const FIRST_WAIT = 500;
@@ -67,10 +68,7 @@ function reconcile(old, fresh) {
     kept.querySelector("h2").replaceWith(child.querySelector("h2"));
     return kept;
   });
-  for (const child of [...old.children]) if (!wanted.includes(child)) child.remove();
-  wanted.forEach((child, place) => {
-    if (old.children[place] !== child) old.insertBefore(child, old.children[place] ?? null);
-  });
+  setChildren(old, wanted);
 }
 
 for (const section of document.querySelectorAll("[data-live]")) new Panel(section).connect();

@@ -1,4 +1,4 @@
-/* Rows of a form that are added and removed in place (`console.fields`). Without this, one blank row waits at the end. */
+/* Rows of a form that are added and removed in place (`parley.faces.fields`). Without this, one blank row waits at the end. */
 
 function add(rows) {
   const total = rows.querySelector(`[name="${rows.dataset.rows}-TOTAL_FORMS"]`);

@@ -14,7 +14,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Only HTML that the server made safe (`apps/record/prose.py` and templates). */
+/** Only HTML that the server made safe (`apps/record/content/rendering.py` and templates). */
 export function safe(element, html) {
   element.innerHTML = html;
   return element;

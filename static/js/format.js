@@ -1,4 +1,4 @@
-// Times and sizes for people: short in place, complete on hover. Times are written as the server does (`console/clock.py`).
+// Times and sizes for people: short in place, complete on hover. Times are written as the server does (`parley/faces/clock.py`).
 
 const { clock = "24", dates = "day", zone } = document.documentElement.dataset;
 const numbers = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" };

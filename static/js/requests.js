@@ -20,12 +20,16 @@ export class Unreachable extends Error {
 }
 
 /** `fields`: of the form, by name, or the form itself. `then`: the text for a lost connection. */
-export async function post(address, fields, then) {
+export function post(address, fields, then) {
   const form = fields instanceof FormData ? fields : formOf(fields);
+  return retried(() => postOnce(address, form), then);
+}
+
+async function retried(send, then) {
   for (const wait of TRIES) {
     await new Promise((done) => setTimeout(done, wait));
     try {
-      return await postOnce(address, form);
+      return await send();
     } catch (problem) {
       if (!(problem instanceof Unreachable)) throw problem;
     }
@@ -109,6 +113,11 @@ export async function api(method, path, body = undefined, { key = "", headers = 
   throw Object.assign(new Refused(said?.detail ?? "The server could not do this. Wait a moment, then try again.", answer.status), {
     problem: said,
   });
+}
+
+/** `api` for what may be done twice: again after a lost connection. `then`: the text if it stays lost. */
+export function persist(method, path, body, then) {
+  return retried(() => api(method, path, body, { signal: AbortSignal.timeout(PATIENCE) }), then);
 }
 
 /** An id for a message. `crypto.randomUUID` is missing on pages without TLS. */

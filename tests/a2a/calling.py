@@ -7,21 +7,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a.types import a2a_pb2
 from django.test import AsyncClient
 from google.protobuf import json_format
 
+from tests.a2a.strictness import ANSWERS
+
 JSON = dict[str, Any]
 
-RESULTS = {
-    "SendMessage": a2a_pb2.SendMessageResponse,
-    "GetTask": a2a_pb2.Task,
-    "ListTasks": a2a_pb2.ListTasksResponse,
-    "CancelTask": a2a_pb2.Task,
-    "CreateTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
-    "GetTaskPushNotificationConfig": a2a_pb2.TaskPushNotificationConfig,
-    "ListTaskPushNotificationConfigs": a2a_pb2.ListTaskPushNotificationConfigsResponse,
-}
+RESULTS = ANSWERS
 
 
 @dataclass
@@ -61,7 +54,7 @@ class Answer:
 
 @dataclass
 class Caller:
-    """Calls one agent or the front door. The SDK's types check every result."""
+    """Calls one agent or the front door. `strictness` checks the answers of 1.0; subclasses those of others."""
 
     slug: str
     key: str = ""
@@ -90,12 +83,9 @@ class Caller:
             self.check(method, answer.result)
         return answer
 
-    def check(self, method: str, result: Any) -> None:
-        if method in RESULTS:
-            strictly_parsed(result, RESULTS[method])
+    def check(self, method: str, result: Any) -> None: ...
 
-    def check_event(self, result: Any) -> None:
-        strictly_parsed(result, a2a_pb2.StreamResponse)
+    def check_event(self, result: Any) -> None: ...
 
     async def send(self, message: JSON, **configuration: Any) -> Answer:
         return await self.call("SendMessage", {"message": message, "configuration": configuration})

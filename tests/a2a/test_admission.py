@@ -1,18 +1,29 @@
-"""Access to agents, and the errors for others."""
+"""Access to agents by keys, scopes, roles and quotas, and the errors for others."""
 
 import datetime
 
+import httpx
 import pytest
-from django.utils import timezone
 
-import db
+from apps.accounts import quotas
 from apps.accounts.models import ApiKey
+from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE
+from apps.agents.models import Agent
+from apps.record.models import Context, Task
+from parley import db
+from parley.asgi import application
+from tests.a2a.agents import steps
 from tests.a2a.calling import Caller, message
+from tests.a2a.resting import Resource
+from tests.api.calling import Caller as Client
+from tests.members import member
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+
 ASKING = ("GetTask", {"id": "a"})
+NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
 def check_challenge(answer):
@@ -20,6 +31,10 @@ def check_challenge(answer):
     assert answer.reason == "UNAUTHENTICATED"
     assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="parley", ')
     assert answer.body["id"] is None
+
+
+async def issued(user, **fields):
+    return (await db.run(lambda: ApiKey.issue(user, "k", **fields)))[1]
 
 
 @pytest.fixture
@@ -41,59 +56,25 @@ def refused(ada):
     }
 
 
-async def test_a_header_that_will_not_do_is_refused_with_a_challenge(refused, echo, public_echo, anybody_at, subtests):
+async def test_unusable_header_is_challenged(refused, ada, ada_at, echo, public_echo, anybody_at, subtests):
     for what, header in refused.items():
         for slug in ("echo", "open-echo"):
             with subtests.test(f"{what} at {slug}"):
                 check_challenge(await anybody_at(slug).call(*ASKING, {"Authorization": header}))
-
-
-async def test_without_a_key_nothing_is_read_but_by_an_open_agent(ada, echo, public_echo, anybody_at):
     caller = anybody_at("echo")
     check_challenge(await caller.post(b"{"))
     check_challenge(await caller.call("SendMessage", {"message": message()}))
     await db.run(caller.client.force_login, ada)
     check_challenge(await caller.call(*ASKING))  # a session cookie is no credential
     assert (await anybody_at("open-echo").call(*ASKING)).code == -32001
-
-
-async def test_the_key_of_somebody_who_left_is_refused(ada, ada_at, echo):
     assert (await ada_at("echo").call(*ASKING)).code == -32001
     ada.is_active = False
     await ada.asave()
     check_challenge(await ada_at("echo").call(*ASKING))
 
 
-async def test_an_agent_is_there_for_whom_it_is_open_to_alone(club, echo, ada_at, bob_at, anybody_at, subtests):
-    assert (await ada_at("club").call(*ASKING)).code == -32001
-    echo.is_enabled = False
-    await echo.asave()
-    for caller_at in (bob_at, anybody_at):
-        strangers = [await caller_at(slug).call(*ASKING) for slug in ("club", "echo", "no-such-agent")]
-        assert {(one.status, one.code) for one in strangers} == {(404, 404)}
-        assert strangers[0].body == strangers[1].body == strangers[2].body
-    for slug in ("nobody", "NOBODY", "a%00b", "%F0%9F%98%80", ".well-known", "..", "x" * 300):
-        with subtests.test(slug):
-            for caller in (ada_at(slug), anybody_at(slug)):
-                answer = await caller.call(*ASKING)
-                assert answer.status == answer.code == 404
-                assert answer.error["message"]
-
-
-async def test_the_use_of_a_key_is_noted(ada, ada_at, echo):
-    await ada_at("echo").call(*ASKING)
-
-    def noted():
-        return ApiKey.objects.get(user=ada).last_used_at
-
-    for _ in range(50):  # another thread writes it after the answer
-        if await db.run(noted):
-            break
-    assert timezone.now() - await db.run(noted) < datetime.timedelta(minutes=1)
-
-
-async def test_a_key_does_what_its_scopes_allow(worker, ada, echo):
-    reading, writing = [Caller("echo", (await db.run(ApiKey.issue, ada, "k", scopes=[s]))[1]) for s in (READ, WRITE)]
+async def test_key_does_what_its_scopes_allow(worker, ada, echo):
+    reading, writing = [Caller("echo", await issued(ada, scopes=[scope])) for scope in (READ, WRITE)]
     task = (await writing.send(message("hi"))).result["task"]
     about = {"taskId": task["id"], "id": "a", "url": "https://hooks.invalid/hook"}
     for allowed, (method, params) in (
@@ -112,4 +93,102 @@ async def test_a_key_does_what_its_scopes_allow(worker, ada, echo):
         assert (other.status, other.code, other.reason) == (403, 403, "PERMISSION_DENIED"), method
         assert (await allowed.call(method, params)).status == 200, method
     with pytest.raises(ValueError, match="There is no scope tasks:sing"):
-        await db.run(lambda: ApiKey.issue(ada, "key", scopes=["tasks:sing"]))
+        await issued(ada, scopes=["tasks:sing"])
+
+
+async def test_viewers_read_tasks_and_send_nothing(worker, ada, bob, echo):
+    await db.run(member, bob, ada, Role.VIEWER)
+    calls = Caller("echo", await issued(bob, workspace_id=ada.personal_workspace.pk))
+    assert (await calls.call("ListTasks", {})).result["tasks"] == []
+    refused = await calls.send(message("hello"))
+    assert (refused.status, "Member" in refused.error["message"]) == (403, True)
+    assert not await Context.objects.aexists()
+    await db.run(member, bob, ada, Role.MEMBER)
+    assert "result" in (await calls.send(message("hello"))).body
+
+
+def seen(answer):
+    return answer.status, getattr(answer, "content", None) or {**answer.body, "id": None}
+
+
+async def test_limited_key_knows_its_agents_alone(worker, ada, ada_key, ada_at, echo, hello, public_echo):
+    key = await issued(ada, agents=["echo"])
+    assert (await Caller("echo", key).send(message("hi"))).result["task"]
+    assert (await ada_at("hello").send(message("hi"))).result
+    unknown = await Caller("nobody", key).send(message("hi"))
+    for slug in ("hello", "open-echo"):
+        assert seen(await Caller(slug, key).send(message("hi"))) == seen(unknown)
+    at_the_door = [Caller("", key).call("SendMessage", {"message": message(), "tenant": t}) for t in ("hello", "no")]
+    assert seen(await at_the_door[0]) == seen(await at_the_door[1])
+    limited, everything = Client(key), Client(ada_key)
+    sessions = [(await one.get("/sessions")).body["items"] for one in (limited, everything)]
+    [hidden] = {one["id"] for one in sessions[1]} - {one["id"] for one in sessions[0]}
+    assert seen(await limited.get(f"/sessions/{hidden}")) == seen(await limited.get(f"/sessions/{NOBODY}"))
+    assert [one["slug"] for one in (await limited.get("/agents")).body["items"]] == ["echo"]
+    begun, missing = [await limited.post("/sessions", {"agent": slug}) for slug in ("hello", "nobody")]
+    assert (begun.status, begun.code) == (missing.status, missing.code)
+    await Agent.objects.filter(pk=echo.pk).aupdate(slug="renamed")
+    assert (await limited.get("/agents")).body["items"] == []
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, settings):
+    """No requests counted yet, and the minute does not end."""
+    settings.CHANNEL_LAYER_URL = "memory://"
+    monkeypatch.setattr(quotas, "request_counter", quotas.RequestCounter())
+    monkeypatch.setattr(quotas, "stream_counter", quotas.StreamCounter())
+    monkeypatch.setattr(quotas, "time", lambda: 6010.0)
+
+
+def check_refused(answer):
+    assert answer.status == answer.error["code"] == 429
+    assert answer.reason == "RESOURCE_EXHAUSTED"
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+async def test_caller_over_its_quota_must_wait(ada_at, ada_key, bob_at, echo, settings):
+    settings.REQUESTS_PER_MINUTE = 3
+    for _ in range(3):
+        assert (await ada_at("echo").call(*ASKING)).code == -32001
+    refused = await ada_at("echo").call(*ASKING)
+    check_refused(refused)
+    assert refused.headers["Retry-After"] == "50"
+    check_refused(await Resource("echo", ada_key).ask("GET", "tasks"))
+    check_refused(await Caller("", ada_key).call("ListTasks", {"tenant": "echo"}))
+    check_refused(await ada_at("echo").send(message()))
+    assert not await db.run(Task.objects.exists)
+    assert (await bob_at("echo").call(*ASKING)).code == -32001
+
+
+async def test_anonymous_callers_share_their_addresss_quota(anybody_at, ada_at, public_echo, settings):
+    settings.ANONYMOUS_REQUESTS_PER_MINUTE = 2
+    await anybody_at("open-echo").call(*ASKING)
+    assert (await Caller("open-echo", "parley_000000000000_wrong").call(*ASKING)).status == 401
+    check_refused(await anybody_at("open-echo").call(*ASKING))
+    assert (await ada_at("open-echo").call(*ASKING)).code == -32001
+    transport = httpx.ASGITransport(application, client=("192.0.2.7", 0))
+    asked = {"jsonrpc": "2.0", "id": 1, "method": ASKING[0], "params": ASKING[1]}
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as elsewhere:
+        answer = await elsewhere.post("/a2a/open-echo", json=asked, headers={"A2A-Version": "1.0"})
+    assert answer.json()["error"]["code"] == -32001
+
+
+async def test_streams_over_the_limit_never_begin(worker, ada_at, ada_key, stepping, settings):
+    settings.STREAMS_PER_CALLER = 1
+    calls, rest = ada_at("stepping"), Resource("stepping", ada_key)
+    for _ in range(3):  # what is refused takes no room
+        assert (await calls.call("SubscribeToTask", {"id": "a"})).reason == "TASK_NOT_FOUND"
+        assert (await calls.call("SendStreamingMessage", {})).code == -32602
+    stream = calls.stream("SendStreamingMessage", {"message": message("1")})
+    task = (await anext(stream))[1]["task"]["id"]
+    check_refused(await calls.call("SubscribeToTask", {"id": task}))
+    check_refused(await rest.ask("GET", f"tasks/{task}:subscribe"))
+    check_refused(await rest.ask("POST", "message:stream", {"message": message("1")}))
+    assert await db.run(Task.objects.count) == 1
+    assert (await calls.call("GetTask", {"id": task})).result["id"] == task
+    await stream.aclose()
+    again = rest.stream("GET", f"tasks/{task}:subscribe")
+    assert (await anext(again))[1]["task"]["id"] == task
+    steps.allow(10)
+    assert [event async for event in again]
+    assert (await calls.call("SubscribeToTask", {"id": task})).reason == "UNSUPPORTED_OPERATION"

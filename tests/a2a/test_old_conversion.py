@@ -90,7 +90,7 @@ def by_the_sdk(new: JSON) -> Any:
 
 
 @given(responses)
-def test_responses_in_json_rpc_are_those_of_the_sdk(new):
+def test_json_rpc_responses_are_those_of_the_sdk(new):
     said = by_the_sdk(new)
     shown = v0_3.downgrade_response(new, JSON_RPC)
     strictly_read(shown, type(said))
@@ -98,7 +98,7 @@ def test_responses_in_json_rpc_are_those_of_the_sdk(new):
 
 
 @given(responses)
-def test_responses_over_http_are_those_of_the_sdk(new):
+def test_http_responses_are_those_of_the_sdk(new):
     shown = strictly_parsed(v0_3.downgrade_response(new, HTTP_JSON), old_proto.StreamResponse)
     assert shown == proto_utils.ToProto.stream_response(by_the_sdk(new))
 
@@ -148,14 +148,14 @@ def sends(draw: st.DrawFn) -> old.MessageSendParams:
 
 
 @given(sends())
-def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
+def test_json_rpc_send_is_understood_as_by_sdk(params):
     sent = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
     understood = conversions.to_core_send_message_request(old.SendMessageRequest(id=1, params=params))
     assert strictly_parsed(sent, a2a.SendMessageRequest) == understood
 
 
 @given(sends())
-def test_a_send_over_http_is_the_same_send(params):
+def test_http_send_is_the_same_send(params):
     params.message.reference_task_ids = None  # HTTP+JSON has no field for them
     proto = old_proto.SendMessageRequest(
         request=proto_utils.ToProto.message(params.message),

@@ -4,11 +4,11 @@ import json
 import re
 import subprocess
 import sys
-import uuid
 
 import httpx
 import pytest
 
+from tests.a2a.calling import message
 from tests.stack import ROOT, Stack
 
 pytestmark = pytest.mark.slow("a page's program, in processes of its own")
@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow("a page's program, in processes of its own")
 PAGE = ROOT / "docs" / "extensions" / "signature-v1.md"
 HANDLER = "examples.agents.echo:Echo"
 LONG = "long " * 100_000
+MORE = [{"data": {"n": [1, 2.5]}}, {"raw": "aGVsbG8=", "filename": "a.bin"}]
 
 
 @pytest.fixture(scope="module")
@@ -35,50 +36,44 @@ def signing(server: Stack) -> Stack:
 
 
 def ask(server: Stack, method: str, slug: str = "notary", **params) -> dict:
+    """The task of the answer."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     headers = {"Authorization": f"Bearer {server.demo_key}", "A2A-Version": "1.0"}
-    return httpx.post(f"{server.url}/a2a/{slug}", json=body, headers=headers, timeout=60).json()
+    result = httpx.post(f"{server.url}/a2a/{slug}", json=body, headers=headers, timeout=60).json()["result"]
+    return result.get("task", result)
 
 
 def delivered(server: Stack, text: str = "hello", slug: str = "notary") -> dict:
-    parts = [{"text": text}, {"data": {"n": [1, 2.5]}}, {"raw": "aGVsbG8=", "filename": "a.bin"}]
-    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts}
-    answer = ask(server, "SendMessage", slug, message=message)
-    assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    return answer
+    task = ask(server, "SendMessage", slug, message=message(parts=[{"text": text}, *MORE]))
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    return task
 
 
-def task_of(answer: dict) -> dict:
-    return answer["result"].get("task", answer["result"])
-
-
-def verified(program, server: Stack, answer: dict) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-I", str(program), server.url, server.demo_key],
-        input=json.dumps(task_of(answer)), capture_output=True, text=True, cwd=program.parent, check=False,
-    )  # fmt: skip
+def verified(program, server: Stack, task: dict) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-I", str(program), server.url, server.demo_key]
+    how = {"capture_output": True, "text": True, "cwd": program.parent, "check": False}
+    return subprocess.run(words, input=json.dumps(task), **how)
 
 
 @pytest.mark.parametrize("text", ["hello", LONG], ids=["short", "long"])
-def test_the_pages_program_verifies_what_was_delivered(program, signing, text):
-    answer = delivered(signing, text)
-    task = answer["result"]["task"]
-    found = verified(program, signing, answer)
+def test_documented_program_verifies_artifacts(program, signing, text):
+    task = delivered(signing, text)
+    found = verified(program, signing, task)
     assert found.returncode == 0, found.stderr
     assert found.stdout.splitlines() == [f"{one['artifactId']}: good" for one in task["artifacts"]]
     assert verified(program, signing, ask(signing, "GetTask", id=task["id"])).returncode == 0
     part = task["artifacts"][0]["parts"][0]
     part["text"] = part["text"][:-1] + "!"
-    assert "InvalidSignatureError" in verified(program, signing, answer).stderr
+    assert "InvalidSignatureError" in verified(program, signing, task).stderr
     del task["artifacts"][0]["metadata"]
-    assert verified(program, signing, answer).returncode == 1
+    assert verified(program, signing, task).returncode == 1
 
 
-def test_the_pages_program_trusts_retired_keys_and_no_revoked_ones(program, signing):
+def test_documented_program_trusts_no_revoked_keys(program, signing):
     answer = delivered(signing)
     signing.manage("rotate_signing_key", "notary", "--algorithm", "ES256")
     assert verified(program, signing, answer).returncode == 0
     lost = delivered(signing, slug="careless-notary")
     signing.manage("rotate_signing_key", "careless-notary", "--revoke")
     assert "KeyError" in verified(program, signing, lost).stderr
-    assert signing.manage("verify_artifact", lost["result"]["task"]["id"], check=False).returncode == 5
+    assert signing.manage("verify_artifact", lost["id"], check=False).returncode == 5

@@ -20,7 +20,7 @@ WRONG = (
 )
 
 
-def test_unknown_and_missing_fields_and_wrong_choices_are_found():
+def test_wrong_answers_are_found():
     assert ANSWERS.keys() == OPERATIONS.keys() | EXTENSION_METHODS.keys()
     assert read_strictly({**TASK, "metadata": {"unknown": [{"id": None}]}}, a2a.Task)
     for kind, value in WRONG:
@@ -32,7 +32,7 @@ def test_unknown_and_missing_fields_and_wrong_choices_are_found():
         assert rest.parse_lenient(json.dumps(TASK), a2a.Task()) == jsonrpc.parse_lenient(TASK, a2a.Task())
 
 
-async def test_a_wrong_answer_fails_the_test_in_which_it_is_given(monkeypatch):
+async def test_wrong_answer_fails_its_test(monkeypatch):
     async def answers(call):
         return {"id": "a"}
 

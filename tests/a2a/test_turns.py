@@ -1,47 +1,58 @@
-"""Turns of a task: history length, questions and references."""
+"""Turns of a task: history, questions, answers, references, credentials, switched agents and payments."""
+
+import asyncio
+import json
+import uuid
+from contextlib import aclosing
 
 import pytest
+from django.test import AsyncClient
 
-import db
+from apps.a2a.models import PushConfig
+from apps.a2a.webhooks import delivery_body, is_delivered
+from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.record.models import Task
+from apps.conversations.sessions import commands
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Task
+from parley import db
+from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
+from tests.a2a.conftest import hosted
+from tests.a2a.old_calling import said, told
+from tests.engine.facilitating import facilitating, payment
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("messages meet turns in the database")]
 
 
-def said(task):
-    return [text_of(one) for one in task["history"]]
+async def sent(caller, text="hi", **fields):
+    return (await caller.send(message(text, **fields))).result["task"]
 
 
-async def test_the_newest_of_the_history_is_shown_in_order(worker, ada_at, asking):
+async def test_history_shows_the_newest_in_order(worker, ada_at, asking):
+    def history(task):
+        return [text_of(one) for one in task.get("history", [])]
+
     task = (await ada_at("asking").send(message("hi"), historyLength=1)).result["task"]
-    assert said(task) == ["Which word?"]
+    assert history(task) == ["Which word?"]
     answer = message("blue", taskId=task["id"])
     assert "history" not in (await ada_at("asking").send(answer, historyLength=0)).result["task"]
     whole = ["hi", "Which word?", "blue", "It was blue."]
-
-    async def shown(**params):
-        return (await ada_at("asking").call("GetTask", {"id": task["id"], **params})).result
-
-    assert said(await shown()) == whole
-    for length in (1, 2, 3, 4, 100):
-        assert said(await shown(historyLength=length)) == whole[-length:]
-    assert "history" not in await shown(historyLength=0)
+    for length in (1, 3, 4, 100, 0, None):
+        shown = (await ada_at("asking").call("GetTask", {"id": task["id"], "historyLength": length})).result
+        assert history(shown) == (whole[-length:] if length else [] if length == 0 else whole), length
     streamed = {"message": message("hi"), "configuration": {"historyLength": 0}}
     responses = [response async for _, response in ada_at("asking").stream("SendStreamingMessage", streamed)]
     assert "history" not in responses[0]["task"]
 
 
 @pytest.mark.parametrize(("text", "state"), [("hi", "INPUT_REQUIRED"), ("sign in", "AUTH_REQUIRED")])
-async def test_a_send_waits_no_longer_than_to_a_question_which_is_answered_or_canceled(
-    worker, ada_at, asking, text, state
-):
-    asked, other = [(await ada_at("asking").send(message(text))).result["task"] for _ in range(2)]
+async def test_send_returns_at_a_question(worker, ada_at, asking, text, state):
+    asked, other = [await sent(ada_at("asking"), text) for _ in range(2)]
     assert asked["status"]["state"] == f"TASK_STATE_{state}"
     assert text_of(asked["status"]["message"])
     assert asked.get("artifacts", []) == []
-    answered = (await ada_at("asking").send(message("blue", taskId=asked["id"]))).result["task"]
+    answered = await sent(ada_at("asking"), "blue", taskId=asked["id"])
     assert answered["status"]["state"] == "TASK_STATE_COMPLETED"
     assert answered["contextId"] == asked["contextId"]
     canceled = (await ada_at("asking").call("CancelTask", {"id": other["id"]})).result
@@ -49,10 +60,7 @@ async def test_a_send_waits_no_longer_than_to_a_question_which_is_answered_or_ca
     assert (await ada_at("asking").send(message("late", taskId=other["id"]))).code == -32004
 
 
-async def test_a_task_refers_to_the_callers_own_tasks_that_are_named_in_their_order(worker, ada_at, bob_at, echo):
-    async def sent(caller, **fields):
-        return (await caller.send(message("hi", **fields))).result["task"]
-
+async def test_task_refers_to_own_named_tasks(worker, ada_at, bob_at, echo):
     async def references_of(task):
         return await db.run(lambda: Task.objects.get(pk=task["id"]).references)
 
@@ -66,37 +74,235 @@ async def test_a_task_refers_to_the_callers_own_tasks_that_are_named_in_their_or
     assert await references_of(following) == [first["id"]]
 
 
-async def test_a_task_starts_when_its_dependency_ends(worker, ada_at, asking, echo):
-    first = (await ada_at("asking").send(message("hi"))).result["task"]["id"]
+async def test_task_starts_when_its_dependency_ends(worker, ada_at, asking, echo):
+    first = (await sent(ada_at("asking")))["id"]
     after = {"message": message("go", metadata={"dependsOn": [first]}), "configuration": {"returnImmediately": True}}
     second = (await ada_at("echo").call("SendMessage", after)).result["task"]
     assert (second["status"]["state"], second["metadata"]) == ("TASK_STATE_SUBMITTED", {"dependsOn": [first]})
     stream = ada_at("echo").stream("SubscribeToTask", {"id": second["id"]})
     await anext(stream)
-    await ada_at("asking").send(message("blue", taskId=first))
+    await sent(ada_at("asking"), "blue", taskId=first)
     states = [one["statusUpdate"]["status"]["state"] async for _, one in stream if "statusUpdate" in one]
     assert states == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
 
 
-async def test_a_skill_is_named_in_metadata_and_what_is_unclear_is_answered_by_a_message(ada_at, worker):
-    await db.run(register_hosted, "office", "tests.engine.skilled:Office")
-    office = ada_at("office")
-    answer = await office.send(message("book", metadata={"skillId": "advise"}))
-    assert text_of(answer.result["task"]["history"][-1]) == "advise: book"
-    answer = await office.send(message("hello"))
-    assert text_of(answer.result["message"]).startswith("What would you like?")
-    events = [event async for _, event in office.stream("SendStreamingMessage", {"message": message("hello")})]
-    assert [list(event) for event in events] == [["message"]]
-    assert len((await office.call("ListTasks", {})).result["tasks"]) == 1
-
-
-async def test_what_a_task_asks_for_is_said_with_its_form(worker, ada_at, countdown):
-    sent = {"message": message("20000")}
-    asked = [event async for _, event in ada_at("countdown").stream("SendStreamingMessage", sent)]
+async def test_question_has_its_form(worker, ada_at, countdown):
+    begun = {"message": message("20000")}
+    asked = [event async for _, event in ada_at("countdown").stream("SendStreamingMessage", begun)]
     slot = asked[-1]["statusUpdate"]["metadata"]["slot"]
     assert (slot["name"], slot["schema"]["maximum"]) == ("start", 10_000)
-    answers = [asked[-1]["statusUpdate"], (await ada_at("countdown").send(message("20000"))).result["task"]]
+    answers = [asked[-1]["statusUpdate"], await sent(ada_at("countdown"), "20000")]
     answers.append((await ada_at("countdown").call("GetTask", {"id": asked[0]["task"]["id"]})).result)
     assert [one["status"]["message"]["metadata"]["slot"] for one in answers] == [slot] * 3
     form = message(taskId=asked[0]["task"]["id"], parts=[{"data": {"start": 1}}])
     assert (await ada_at("countdown").send(form)).result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_busy_task_queues_or_refuses_messages(worker, ada_at, stepping):
+    calls = ada_at("stepping")
+    async with aclosing(calls.stream("SendStreamingMessage", {"message": message("2")})) as events:
+        task = (await anext(events))[1]["task"]["id"]
+        while (await anext(events))[1].get("statusUpdate", {}).get("status", {}).get("state") != "TASK_STATE_WORKING":
+            pass
+        await Agent.objects.filter(pk=stepping.pk).aupdate(on_busy="reject")
+        for method in ("SendMessage", "SendStreamingMessage"):
+            answer = await calls.call(method, {"message": message("no", taskId=task)})
+            assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION")
+        await Agent.objects.filter(pk=stepping.pk).aupdate(on_busy="enqueue")
+        queued = (await calls.send(message("1", taskId=task), returnImmediately=True)).result["task"]
+        assert (queued["id"], queued["status"]["state"]) == (task, "TASK_STATE_WORKING")
+        steps.allow(100)
+        rest = [response async for _, response in events]
+    assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    said = [text_of(one) for one in (await calls.call("GetTask", {"id": task})).result["history"]]
+    assert [text for text in said if text != "nearly there"] == ["2", "1", "end", "end"]
+
+
+async def test_repeated_message_runs_once(worker, ada_at, echo, asking, greeting):
+    same = message("hi", messageId="one")
+    tasks = [one.result["task"] for one in await asyncio.gather(*(ada_at("echo").send(same) for _ in range(5)))]
+    assert all(task == tasks[0] for task in tasks)
+    assert tasks[0]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert await db.run(Run.objects.count) == 1
+    answer = await ada_at("echo").send(message("ho", messageId="one"))
+    assert (answer.code, answer.fields) == (-32602, ["messageId"])
+    asked = await sent(ada_at("asking"))
+    same = message("blue", taskId=asked["id"])
+    first, second = [(await ada_at("asking").send(same)).result["task"] for _ in range(2)]
+    assert (first, len(first["history"])) == (second, 4)
+
+
+async def test_switched_conversation_is_the_new_agents(ada, ada_at, echo, hello, worker):
+    other = await db.run(register_hosted, "other", "examples.agents.echo:Echo")
+    old, new = ada_at("echo"), ada_at("other")
+    first = await sent(old, contextId="talk")
+    context = await db.run(Context.objects.get)
+    await db.run(commands.switch_agent, ada.principal, context.pk, other)
+    second = await sent(new, "and", contextId="talk")
+    assert second["contextId"] == first["contextId"] == "talk"
+    for caller, task in ((old, first), (new, second)):
+        listed = (await caller.call("ListTasks", {"contextId": "talk"})).result["tasks"]
+        assert [one["id"] for one in listed] == [task["id"]]
+    assert (await new.call("GetTask", {"id": first["id"]})).reason == "TASK_NOT_FOUND"
+    assert (await old.call("contexts/list", {})).result["contexts"] == []
+    [shown] = (await new.call("contexts/list", {})).result["contexts"]
+    assert (shown["contextId"], shown["taskCount"]) == ("talk", 1)
+    refused = await old.send(message("more", contextId="talk"))
+    assert (refused.code, "belongs to another agent. Choose another" in refused.error["message"]) == (-32602, True)
+    assert "no such session" in (await old.call("contexts/clear", {"contextId": "talk"})).error["message"]
+    assert first["history"][-1]["metadata"] == {"agent": "echo"}, "each message names its agent"
+    assert [one.get("metadata") for one in second["history"]] == [None, {"agent": "other"}]
+    answer = (await ada_at("hello").send(message("hi"))).result["message"]
+    assert answer["metadata"]["agent"] == "hello"
+
+
+async def test_callers_trace_continues_in_every_binding(ada_at, ada_rests, old_at, echo):
+    traces = [uuid.uuid4().hex for _ in range(3)]
+    of_rpc, of_rest, of_old = [{"traceparent": f"00-{trace}-00f067aa0ba902b7-01"} for trace in traces]
+    body = {"message": message(), "configuration": {"returnImmediately": True}}
+    await ada_at("echo").call("SendMessage", body, of_rpc)
+    await ada_rests("echo").ask("POST", "message:send", body | {"message": message()}, headers=of_rest)
+    await old_at("echo").call("message/send", {"message": said(), "configuration": {"blocking": False}}, of_old)
+    found = await db.run(lambda: list(Run.objects.order_by("task__created_at").values_list("traceparent", flat=True)))
+    assert [trace[3:35] for trace in found] == traces
+
+
+async def test_client_pays_or_declines_a_task(worker, settings, ada_at):
+    """As the x402 extension says."""
+    with facilitating() as facilitator:
+        settings.PAYMENTS_FACILITATOR = facilitator.url
+        caller = ada_at((await db.run(register_hosted, "selling", "tests.engine.facilitating:Selling")).slug)
+        asked, other = [await sent(caller, "Sell!") for _ in range(2)]
+        metadata = asked["status"]["message"]["metadata"]
+        assert metadata["x402.payment.required"]["accepts"] == [metadata["slot"]["payment"]]
+        wrong = await caller.send(message("Here.", taskId=asked["id"], metadata=payment(value="1")))
+        assert (wrong.code, wrong.fields) == (-32602, ["metadata.x402.payment.payload"])
+        assert (await caller.send(message("I paid!", taskId=asked["id"]))).code == -32004
+        paid = await sent(caller, "Here.", taskId=asked["id"], metadata=payment())
+        assert text_of(paid["status"]["message"]) == "Paid by 0xBuyer."
+        rejected = {"x402.payment.status": "payment-rejected"}
+        declined = await sent(caller, "No.", taskId=other["id"], metadata=rejected)
+        assert declined["status"]["state"] == "TASK_STATE_CANCELED"
+        assert len(facilitator.settled) == 1
+
+
+WORD = "heliotrope"
+
+
+def count(events) -> int:
+    """How often the word is there, without histories."""
+    shown = json.loads(json.dumps(events), object_hook=lambda one: {**one, "history": None})
+    return json.dumps(shown).count(WORD)
+
+
+async def of(stream):
+    return [event async for _, event in stream]
+
+
+async def test_text_answer_is_there_once(worker, echo, ada_at, ada_rests, old_at, old_rests):
+    def new():
+        return {"message": message(WORD)}
+
+    for way, asking in {
+        "1.0": ada_at("echo").call("SendMessage", new()),
+        "0.3": old_at("echo").call("message/send", {"message": said(WORD)}),
+        "HTTP 1.0": ada_rests("echo").ask("POST", "message:send", new()),
+        "HTTP 0.3": old_rests("echo").sent(told(WORD), configuration={"blocking": True}),
+        "stream of 1.0": of(ada_at("echo").stream("SendStreamingMessage", new())),
+        "stream of 0.3": of(old_at("echo").stream("message/stream", {"message": said(WORD)})),
+        "stream of HTTP": of(ada_rests("echo").stream("POST", "message:stream", new())),
+    }.items():
+        answer = await asking
+        assert count(getattr(answer, "body", answer)) == 1, way
+
+
+async def test_answers_are_once_everywhere_else(worker, echo, ada_at):
+    events = [pair async for pair in ada_at("echo").stream("SendStreamingMessage", {"message": message(WORD)})]
+    key, after = events[0][1]["task"]["id"], {"Last-Event-ID": str(events[0][0])}
+    assert count(await of(ada_at("echo").stream("SubscribeToTask", {"id": key}, after))) == 1
+    shown = (await ada_at("echo").call("GetTask", {"id": key})).result
+    assert [text_of(one) for one in (*shown["history"], *shown["artifacts"])] == [WORD] * 3
+    assert (shown["history"][-1]["role"], "message" in shown["status"]) == ("ROLE_AGENT", False)
+    [listed] = (await ada_at("echo").call("ListTasks", {"includeArtifacts": True})).result["tasks"]
+    assert listed == shown
+    task = await Task.objects.select_related("context").aget(pk=key)
+    told = [event async for event in Event.objects.filter(task=task).order_by("index") if is_delivered(event)]
+    for version in ("1.0", "0.3"):
+        config = PushConfig(task=task, version=version)
+        bodies = [json.loads(await db.run(delivery_body, event, task.context, config)) for event in told]
+        assert count(bodies if version == "1.0" else bodies[-1]) == 1, f"webhooks of {version}"
+
+
+async def test_words_beside_the_deliverable_are_status_message(worker, stepping, ada_at):
+    steps.allow(9)
+    task = (await ada_at("stepping").send(message("1"))).result["task"]
+    assert text_of(task["status"]["message"]) == "end"
+
+
+SECRET = "k-5f1d2a90-secret"
+
+calendar = hosted("calendar", "tests.engine.agents:Calendar", access=Agent.Access.PUBLIC)
+
+
+def link_of(task):
+    return "/credentials/" + task["status"]["message"]["metadata"]["url"].rpartition("/")[2]
+
+
+async def give(link, user=None):
+    browser = AsyncClient()
+    if user is not None:
+        await browser.aforce_login(user)
+    assert (await browser.post(link, {"answer": "give", "secret": SECRET})).status_code == 302
+
+
+def status_of(event):
+    return (event.get("task") or event.get("statusUpdate") or {}).get("status")
+
+
+async def test_followers_see_the_task_continue_without_secret(worker, calendar, ada, ada_at):
+    async with aclosing(ada_at("calendar").stream("SendStreamingMessage", {"message": message("open it")})) as events:
+        seen = []
+        while not seen or status_of(seen[-1])["state"] != "TASK_STATE_AUTH_REQUIRED":
+            seen.append((await anext(events))[1])
+        task = {"id": seen[0]["task"]["id"], "status": status_of(seen[-1])}
+        following = ada_at("calendar").stream("SubscribeToTask", {"id": task["id"]})
+        assert (await anext(following))[1]["task"]["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+        await give(link_of(task), ada)
+        async with asyncio.timeout(60):
+            rest = [event async for _, event in events]
+            assert [event async for _, event in following] == rest
+    states = [status_of(event)["state"] for event in rest if status_of(event)]
+    assert states == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+    again = ada_at("calendar").stream("SubscribeToTask", {"id": task["id"]}, {"Last-Event-ID": "1"})
+    assert SECRET not in json.dumps([seen, rest, [event async for event in again]])
+
+
+async def test_answers_and_refusals_have_the_link(worker, calendar, ada, ada_at, ada_rests, old_at):
+    asked = (await ada_at("calendar").send(message("open it"))).result["task"]
+    assert asked["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+    metadata = asked["status"]["message"]["metadata"]
+    assert (metadata["service"], metadata["auth_type"]) == ("calendar", "api_key")
+    words = message(f"my key is {SECRET}", taskId=asked["id"])
+    refused = await ada_at("calendar").send(words)
+    assert (refused.code, refused.reason) == (-32004, "UNSUPPORTED_OPERATION")
+    assert link_of(asked) in refused.error["message"]
+    rest = await ada_rests("calendar").ask("POST", "message:send", {"message": words})
+    assert (rest.status, link_of(asked) in rest.error["message"]) == (400, True)
+    task = (await ada_at("calendar").call("GetTask", {"id": asked["id"]})).result
+    assert task["status"] == asked["status"]
+    assert SECRET not in json.dumps(task)
+    old = (await old_at("calendar").send(said("open it"))).result
+    assert old["status"]["state"] == "auth-required"
+    assert old["status"]["message"]["metadata"]["service"] == "calendar"
+    refused = await old_at("calendar").send(said(SECRET, taskId=old["id"]))
+    assert link_of(old) in refused.error["message"]
+
+
+async def test_anonymous_caller_answers_by_the_link_alone(worker, calendar, anybody_at):
+    nobody = anybody_at("calendar")
+    asked = (await nobody.send(message("open it"))).result["task"]
+    async with aclosing(nobody.stream("SubscribeToTask", {"id": asked["id"]})) as following:
+        await anext(following)
+        await give(link_of(asked))
+        states = [event["statusUpdate"]["status"]["state"] async for _, event in following if "statusUpdate" in event]
+    assert states[-1] == "TASK_STATE_COMPLETED"

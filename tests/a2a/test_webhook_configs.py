@@ -1,21 +1,25 @@
-"""Webhooks are created, shown with masked secrets, and deleted by the task's owner."""
+"""Webhooks by A2A 1.0 and 0.3, and in admin: created, shown with masked secrets, and refused."""
 
 import asyncio
 import socket
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.db import connection
+from django.urls import reverse
 
-import db
-import outbound
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks import MASK
-from apps.features.sessions import deletion
+from apps.accounts.models import User
+from apps.conversations.sessions import deletion
+from apps.engine import accept
 from apps.record import lookup
-from apps.record.models import Context, Event, Task
-from outbound import Guard
+from apps.record.models import Context
+from parley import db, outbound
+from parley.outbound import Guard
 from tests.a2a.calling import message
-from tests.emptying import remove
+from tests.a2a.old_calling import said, told
+from tests.work.hand import published_keys
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("webhooks are kept under a lock")]
 HOOK = "https://hooks.invalid/hook"
@@ -49,23 +53,23 @@ async def task(begun):
     return await begun()
 
 
-async def test_a_webhook_is_made_and_shown_and_one_with_its_id_takes_its_place(hooks, task, begun):
+async def test_webhook_is_replaced_by_its_id(hooks, task, begun):
     made = (await hooks("Create", taskId=task, id="mine", url=HOOK, token="a")).result
     assert made == {"id": "mine", "taskId": task, "url": HOOK, "token": MASK}
-    assert (await hooks("Get", taskId=task, id="mine")).result == made
-    assert (await hooks("List", taskId=task)).result == {"configs": [made], "nextPageToken": ""}
     again = (await hooks("Create", taskId=task, id="mine", url=HOOK + "2")).result
     assert again == {"id": "mine", "taskId": task, "url": HOOK + "2"}
-    assert (await hooks("List", taskId=task)).result["configs"] == [again]
-    assert (await hooks("Get", taskId=task, id="none")).code == -32001
+    assert (await hooks("List", taskId=task)).result == {"configs": [again], "nextPageToken": ""}
     other = await begun()
     assert (await hooks("Create", taskId=other, id="mine", url=HOOK)).result["taskId"] == other
-    given = [(await hooks("Create", taskId=task, url=HOOK)).result["id"] for _ in range(2)]
-    assert all(given)
-    assert len({*given, "mine"}) == await db.run(PushConfig.objects.filter(task=task).count) == 3
+    given = {(await hooks("Create", taskId=task, url=HOOK)).result["id"] for _ in range(2)}
+    pages = [(await hooks("List", taskId=task, pageSize=2)).result]
+    pages.append((await hooks("List", taskId=task, pageSize=2, pageToken=pages[0]["nextPageToken"])).result)
+    assert sorted(one["id"] for page in pages for one in page["configs"]) == sorted({"mine", *given})
+    assert [len(page["configs"]) for page in pages] == [2, 1]
+    assert pages[1]["nextPageToken"] == ""
 
 
-async def test_secrets_are_masked_in_every_answer_and_encrypted_at_rest(hooks, task):
+async def test_secrets_are_masked_and_encrypted_at_rest(hooks, task):
     made = await hooks("Create", taskId=task, id="mine", url=HOOK, **SECRETS)
     shown = [made, await hooks("Get", taskId=task, id="mine"), await hooks("List", taskId=task)]
     assert "canary" not in str([answer.body for answer in shown])
@@ -83,17 +87,7 @@ async def test_secrets_are_masked_in_every_answer_and_encrypted_at_rest(hooks, t
     assert (config.token, config.credentials) == ("canary-token", "canary-credentials")
 
 
-async def test_a_secret_that_no_header_takes_is_refused(hooks, task):
-    for secret in (" canary", "canary ", " "):
-        refused = await hooks("Create", taskId=task, url=HOOK, token=secret)
-        assert (refused.code, refused.fields) == (-32602, ["token"])
-        authentication = {"scheme": "Bearer", "credentials": secret}
-        refused = await hooks("Create", taskId=task, url=HOOK, authentication=authentication)
-        assert (refused.code, refused.fields) == (-32602, ["authentication.credentials"])
-    assert await db.run(PushConfig.objects.count) == 0
-
-
-async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
+async def test_cleared_conversation_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
     def find_and_clear(*args, find=lookup.find_agent_task):
         found = find(*args)
         deletion.delete_context(ada.principal, echo, found.context.context_id)
@@ -103,71 +97,44 @@ async def test_a_conversation_that_is_cleared_at_this_very_moment_gets_no_webhoo
     assert (await hooks("Create", taskId=task, url=HOOK)).code == -32001
 
 
-async def test_webhooks_come_page_by_page(hooks, task):
-    for name in "cab":
-        await hooks("Create", taskId=task, id=name, url=HOOK)
-    first = (await hooks("List", taskId=task, pageSize=2)).result
-    assert [one["id"] for one in first["configs"]] == ["a", "b"]
-    rest = (await hooks("List", taskId=task, pageSize=2, pageToken=first["nextPageToken"])).result
-    assert [one["id"] for one in rest["configs"]] == ["c"]
-    assert rest["nextPageToken"] == ""
-
-
-async def test_deleting_is_idempotent_and_takes_what_waits_along(hooks, task):
-    for name in ("mine", "other"):
-        await hooks("Create", taskId=task, id=name, url=HOOK)
-    config = await db.run(PushConfig.objects.get, config_id="mine")
-    await db.run(Delivery.objects.create, config=config, event_index=1)
-    for _ in range(2):
-        assert (await hooks("Delete", taskId=task, id="mine")).result == {}
-    assert [one["id"] for one in (await hooks("List", taskId=task)).result["configs"]] == ["other"]
-    assert await db.run(Delivery.objects.count) == 0
-    await db.run(lambda: remove(Event.objects.filter(context__tasks=task)))
-    await db.run(lambda: Context.objects.get(tasks=task).delete())
-    assert await db.run(Task.objects.count) == await db.run(PushConfig.objects.count) == 0
-
-
-async def test_a_context_is_watched_from_its_first_webhook_on(worker, hooks, task, ada_at):
-    def is_watched():
-        return Context.objects.get(tasks=task).is_watched
-
-    assert not await db.run(is_watched)
-    await hooks("Create", taskId=task, url=HOOK)
-    assert await db.run(is_watched)
-    done = (await ada_at("echo").send(message())).result["task"]["id"]
-    assert (await hooks("Create", taskId=done, url=HOOK)).result["taskId"] == done, "a finished task may get one"
-
-
-async def test_a_task_has_so_many_webhooks_and_no_more(hooks, task, settings):
+async def test_task_has_a_limit_of_webhooks(hooks, task, settings):
     settings.MAX_WEBHOOKS = 2
     answers = await asyncio.gather(*(hooks("Create", taskId=task, id=name, url=HOOK) for name in "abcd"))
     assert sorted("error" in answer.body for answer in answers) == [False, False, True, True]
     refused = next(answer for answer in answers if "error" in answer.body)
-    assert (refused.code, refused.fields) == (-32602, ["taskId"])
-    assert "at most 2" in refused.error["message"]
+    assert (refused.code, refused.fields, "at most 2" in refused.error["message"]) == (-32602, ["taskId"], True)
     known = next(answer.result["id"] for answer in answers if "result" in answer.body)
     assert "result" in (await hooks("Create", taskId=task, id=known, url=HOOK)).body
 
 
-async def test_a_name_that_leads_inside_is_refused_and_one_that_leads_nowhere_yet_is_taken(
-    hooks, task, ada_at, monkeypatch
-):
+async def test_private_addresses_are_not_saved(hooks, task, ada_at, monkeypatch, settings):
     async def resolve(name, port):
         if name != "inside.example.com":
             raise socket.gaierror
         return ["8.8.8.8", "10.0.0.1"]
 
-    monkeypatch.setattr(outbound, "_guard", Guard(resolve=resolve))
-    refused = await hooks("Create", taskId=task, url="https://inside.example.com/")
-    assert (refused.code, refused.fields) == (-32602, ["url"])
-    inline = {"taskPushNotificationConfig": {"url": "https://inside.example.com/"}}
-    refused = await ada_at("echo").send(message(contextId="new"), **inline)
-    assert (refused.code, refused.fields) == (-32602, ["configuration.taskPushNotificationConfig.url"])
-    assert not await db.run(Context.objects.filter(context_id="new").exists)
-    assert "result" in (await hooks("Create", taskId=task, url="https://nowhere.example.com/")).body
+    with monkeypatch.context() as patched:
+        patched.setattr(outbound, "_guard", Guard(resolve=resolve))
+        refused = await hooks("Create", taskId=task, url="https://inside.example.com/")
+        assert (refused.code, refused.fields) == (-32602, ["url"])
+        inline = {"taskPushNotificationConfig": {"url": "https://inside.example.com/"}}
+        refused = await ada_at("echo").send(message(contextId="new"), **inline)
+        assert (refused.code, refused.fields) == (-32602, ["configuration.taskPushNotificationConfig.url"])
+        assert not await db.run(Context.objects.filter(context_id="new").exists)
+        nowhere_yet = await hooks("Create", taskId=task, id="a", url="https://nowhere.example.com/")
+        assert "result" in nowhere_yet.body
+    outbound.configure(["127.0.0.1:11434"])
+    try:
+        for name in ("foo.localhost", "hook.localhost:8000", "nas.local", "db.internal", "nas.home.arpa", "redis"):
+            assert (await hooks("Create", taskId=task, url=f"http://{name}/hook")).code == -32602, name
+            said = message(parts=[{"url": f"http://{name}/file.txt"}])
+            assert (await ada_at("echo").send(said)).code == -32602, name
+    finally:
+        outbound.configure(settings.OUTBOUND_ALLOW)
+    assert await db.run(PushConfig.objects.count) == 1
 
 
-async def test_a_webhook_comes_once_with_the_message_that_opens_its_task(begun, hooks, ada_at, greeting):
+async def test_inline_webhook_comes_once(begun, hooks, ada_at, greeting):
     same = message()
     inline = {"id": "mine", "url": HOOK, "token": "secret", "authentication": {"scheme": "Basic"}}
     task, again = [await begun(same, taskPushNotificationConfig=inline) for _ in range(2)]
@@ -182,15 +149,116 @@ async def test_a_webhook_comes_once_with_the_message_that_opens_its_task(begun, 
     assert await db.run(PushConfig.objects.count) == 2
 
 
-async def test_an_address_that_every_call_would_refuse_is_not_saved_though_something_private_is_open(
-    hooks, task, ada_at, settings
-):
-    outbound.configure(["127.0.0.1:11434"])
-    try:
-        for name in ("foo.localhost", "hook.localhost:8000", "nas.local", "db.internal", "nas.home.arpa", "redis"):
-            assert (await hooks("Create", taskId=task, id="a", url=f"http://{name}/hook")).code == -32602, name
-            said = message(parts=[{"url": f"http://{name}/file.txt"}])
-            assert (await ada_at("echo").send(said)).code == -32602, name
-    finally:
-        outbound.configure(settings.OUTBOUND_ALLOW)
+async def method(calls, word, **params):
+    return await calls.call(f"tasks/pushNotificationConfig/{word}", params)
+
+
+async def test_old_webhooks_are_the_same_in_both_forms(old_at, old_rests, task):
+    assert (await method(old_at("echo"), "get", id=task)).code == -32001
+    for url in (HOOK, "https://others.invalid/hook"):
+        made = (await method(old_at("echo"), "set", taskId=task, pushNotificationConfig={"url": url})).result
+        assert made["pushNotificationConfig"] == {"id": task, "url": url}, "it needs no id"
+        assert (await method(old_at("echo"), "get", id=task)).result == made
+    assert (await method(old_at("echo"), "list", id=task)).result == [made]
+    name = f"tasks/{task}/pushNotificationConfigs/mine"
+    asked = {"token": "canary", "authentication": {"schemes": ["Bearer", "Basic"], "credentials": "canary"}}
+    masked = {"token": MASK, "authentication": {"schemes": ["Bearer"], "credentials": MASK}}
+    config = {"name": name, "pushNotificationConfig": {"id": "mine", "url": HOOK} | asked}
+    shown = {"name": name, "pushNotificationConfig": {"id": "mine", "url": HOOK} | masked}
+    for body in (config, {"parent": f"tasks/{task}", "configId": "mine", "config": config}):
+        assert (await old_rests("echo").ask("POST", f"v1/tasks/{task}/pushNotificationConfigs", body)).body == shown
+    by_rpc = (await method(old_at("echo"), "get", id=task, pushNotificationConfigId="mine")).result
+    assert by_rpc == {"taskId": task, "pushNotificationConfig": shown["pushNotificationConfig"]}
+
+
+def authenticated(schemes):
+    return {"taskId": "a", "pushNotificationConfig": {"url": HOOK, "authentication": {"schemes": schemes}}}
+
+
+SCHEMES = "pushNotificationConfig.authentication.schemes"
+WRONG = (
+    ("set", {"pushNotificationConfig": {"url": HOOK}}, "taskId"),
+    ("set", {"taskId": "a"}, "pushNotificationConfig"),
+    ("set", {"taskId": "a", "pushNotificationConfig": {}}, "pushNotificationConfig.url"),
+    ("set", {"taskId": "a", "pushNotificationConfig": {"url": "http://127.0.0.1/"}}, "pushNotificationConfig.url"),
+    ("set", authenticated(["a b"]), SCHEMES),
+    ("set", authenticated("Bearer"), SCHEMES),
+    ("get", {"pushNotificationConfigId": "a"}, "id"),
+    ("get", {"id": "a", "pushNotificationConfigId": "a\n"}, "pushNotificationConfigId"),
+    ("list", {}, "id"),
+    ("delete", {"id": "a"}, "pushNotificationConfigId"),
+)
+
+
+async def test_wrong_old_webhooks_are_named(old_at, old_rests, echo, subtests):
+    for word, params, field in WRONG:
+        with subtests.test(f"{word} {params}"):
+            answer = await method(old_at("echo"), word, **params)
+            assert (answer.code, answer.fields) == (-32602, [field])
+    wrong = {"url": "http://localhost/"}
+    answer = await old_at("echo").send(said(), pushNotificationConfig=wrong)
+    assert (answer.code, answer.fields) == (-32602, ["configuration.pushNotificationConfig.url"])
+    body = {"message": told(), "configuration": {"pushNotification": wrong}}
+    over_http = await old_rests("echo").ask("POST", "v1/message:send", body)
+    assert (over_http.status, over_http.fields) == (400, ["configuration.pushNotification.url"])
     assert not await db.run(PushConfig.objects.exists)
+
+
+DELIVERIES = "admin:a2a_delivery_changelist"
+
+
+@pytest.fixture
+def hook(ada, echo):
+    secrets = {"token": "canary-token", "scheme": "Bearer", "credentials": "canary-credentials"}
+    task = accept.accept(ada.principal, echo, message()).task
+    return PushConfig.objects.create(task_id=task, config_id="mine", url="https://hooks.example.com/in", **secrets)
+
+
+@pytest.fixture
+def dead(hook):
+    ended = {"state": Delivery.State.DEAD, "attempts": 30, "last_error": "nobody answered"}
+    return Delivery.objects.create(config=hook, event_index=1, **ended)
+
+
+@pytest.fixture
+def waiting(hook):
+    return Delivery.objects.create(config=hook, event_index=2)
+
+
+def send_again(client, *deliveries):
+    chosen = {"action": "send_again_selected", "_selected_action": [one.pk for one in deliveries]}
+    return client.post(reverse(DELIVERIES), chosen, follow=True)
+
+
+def test_admin_shows_webhooks_without_secrets(admin_client, hook, dead, waiting):
+    pages = {
+        reverse("admin:a2a_pushconfig_changelist"): "hooks.example.com",
+        reverse("admin:a2a_pushconfig_change", args=[hook.pk]): "Bearer",
+        reverse(DELIVERIES): "hooks.example.com",
+        reverse("admin:a2a_delivery_change", args=[dead.pk]): "nobody answered",
+    }
+    for page, words in pages.items():
+        content = admin_client.get(page).content.decode()
+        assert (words in content, "canary" in content, "enc:" in content) == (True, False, False)
+    for query in ({"state__exact": "dead"}, {"q": "nobody answered"}):
+        assert set(admin_client.get(reverse(DELIVERIES), query).context["cl"].result_list) == {dead}
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE a2a_pushconfig SET token = 'garbage', credentials = 'garbage'")
+    assert {admin_client.get(page).status_code for page in pages} == {200}
+
+
+def test_operators_resend_dead_deliveries_alone(admin_client, client, hook, dead, waiting, monkeypatch):
+    published = published_keys(monkeypatch)
+    viewer = User.objects.create_user("eve@example.org", "a long password", is_staff=True)
+    viewer.user_permissions.add(*Permission.objects.filter(codename__in=["view_delivery", "view_pushconfig"]))
+    client.force_login(viewer)
+    assert client.get(reverse(DELIVERIES)).status_code == 200
+    send_again(client, dead)
+    dead.refresh_from_db()
+    assert dead.state == "dead", "who may only look sends nothing"
+    answer = send_again(admin_client, dead, waiting)
+    assert "1 done, 1 skipped" in " ".join(str(message) for message in answer.context["messages"])
+    dead.refresh_from_db()
+    hook.refresh_from_db()
+    assert (dead.state, dead.attempts, hook.due_at is None) == ("waiting", 0, False)
+    assert published == [hook.pk]

@@ -73,7 +73,7 @@ def test_entries_are_numbered_without_gaps_however_many_write():
     assert audit.verify().problem == ""
 
 
-def test_an_act_that_fails_has_no_entry_and_an_entry_that_fails_undoes_the_act(ada, monkeypatch):
+def test_failing_entry_undoes_its_act(ada, monkeypatch):
     def fail(entry):
         raise IntegrityError
 
@@ -102,7 +102,7 @@ def tampered(statement: str) -> None:
         pytest.param("DELETE FROM accounts_audithead", 5, id="head removed"),
     ],
 )
-def test_a_change_behind_its_back_is_found_with_its_number(statement, broken_at):
+def test_changed_entries_are_found_by_number(statement, broken_at):
     some(5)
     tampered(statement)
     with pytest.raises(CommandError) as failed:
@@ -111,7 +111,7 @@ def test_a_change_behind_its_back_is_found_with_its_number(statement, broken_at)
     assert f"Entry {broken_at}:" in str(failed.value)
 
 
-def test_a_whole_audit_that_was_rewritten_lacks_the_hash_that_somebody_kept(capsys):
+def test_rewritten_audit_lacks_a_kept_hash(capsys):
     kept = some(3)[-1].hash
     some(2)
     call_command("verify_audit", "--expect", kept)
@@ -133,7 +133,7 @@ def test_triggers_that_are_missing_are_a_problem():
         transaction.set_rollback(True)
 
 
-def test_strange_texts_and_values_are_kept_so_that_the_chain_holds(rf):
+def test_strange_values_keep_the_chain_whole(rf):
     request = rf.get("/", headers={"User-Agent": "\x00\ud800 agent " + "x" * 1000, "X-Request-ID": "r-1"})
     details = {
         "float": 1.5,

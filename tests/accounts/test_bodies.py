@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import threading
 from typing import Any
@@ -12,13 +11,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
-from django.core.handlers.asgi import ASGIRequest
 
-import db
 from apps.accounts import bodies
 from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
-from config.asgi import application
+from parley import db
+from parley.asgi import application
 from tests.a2a.calling import message
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,22 +67,6 @@ def test_a_page_takes_large_forms_of_people_alone(ada, client):
     assert async_to_sync(answered)("/settings/profile", sent, **form, **cookies)[0] == 403, "no CSRF token"
 
 
-async def test_who_wants_a_body_too_early_fails():
-    request = ASGIRequest({"type": "http", "method": "POST", "path": "/", "headers": []}, bodies.IncomingBody(_never))
-    with pytest.raises(bodies.BodyNotReceived):
-        request.read()
-
-
-async def _never() -> dict[str, Any]:
-    raise AssertionError
-
-
-async def test_head_of_a_request_has_no_form():
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", b"multipart/form-data")]}
-    request = ASGIRequest({**scope, "body": bodies.IncomingBody(_never)}, io.BytesIO())
-    assert not bodies.head_of(request).POST
-
-
 async def test_a_caller_has_two_large_bodies_at_work():
     begun, go_on = threading.Semaphore(0), threading.Event()
     at_work = {"a": 0, "b": 0, "c": 0}
@@ -107,7 +89,3 @@ async def test_a_caller_has_two_large_bodies_at_work():
     go_on.set()
     await asyncio.gather(*sent)
     assert at_work == {"a": 4, "b": 3, "c": 1}
-
-
-async def test_a_small_body_needs_no_thread():
-    assert await bodies.work_on(bodies.LARGE_BYTES, threading.current_thread) is threading.current_thread()

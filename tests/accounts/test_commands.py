@@ -24,7 +24,7 @@ def printed(capsys):
     return run
 
 
-def test_create_user_prints_the_password_alone_and_makes_operators_too(printed):
+def test_create_user_prints_the_password_alone(printed):
     password = printed("create_user", "grace@example.org").removesuffix("\n")
     assert password == password.strip()
     user = authenticate(username="grace@example.org", password=password)
@@ -34,7 +34,7 @@ def test_create_user_prints_the_password_alone_and_makes_operators_too(printed):
     assert (operator.is_staff, operator.is_superuser) == (True, True)
 
 
-def test_create_user_refuses_who_exists_already_and_what_is_no_address(ada, printed):
+def test_create_user_refuses_existing_and_invalid_addresses(ada, printed):
     with pytest.raises(CommandError, match=r"ADA@example\.org already exists\."):
         printed("create_user", "ADA@example.org", "--operator")
     ada.refresh_from_db()
@@ -51,7 +51,7 @@ def test_create_api_key_prints_the_key_alone(ada, printed):
     assert ApiKey.objects.get().expires_at is None
 
 
-def test_create_api_key_takes_a_name_scopes_and_a_lifetime(ada, printed):
+def test_create_api_key_takes_scopes_and_lifetime(ada, printed):
     printed(
         "create_api_key", "ada@example.org", "--name", "ci", "--scopes", "tasks:read, ,tasks:write", "--expires", "7"
     )
@@ -61,7 +61,7 @@ def test_create_api_key_takes_a_name_scopes_and_a_lifetime(ada, printed):
     assert datetime.timedelta(days=6, hours=23) < left <= datetime.timedelta(days=7)
 
 
-def test_create_api_key_takes_a_public_key_and_nothing_else_for_one(ada, printed, tmp_path):
+def test_create_api_key_takes_only_a_public_key(ada, printed, tmp_path):
     file = tmp_path / "public.pem"
     with pytest.raises(CommandError):
         printed("create_api_key", "ada@example.org", "--public-key", str(file))
@@ -78,7 +78,7 @@ def test_create_api_key_takes_a_public_key_and_nothing_else_for_one(ada, printed
         api_key_principal(f"Bearer {text}")
 
 
-def test_create_api_key_refuses_a_user_who_is_missing_and_a_lifetime_of_no_days(ada, printed):
+def test_create_api_key_refuses_what_is_wrong(ada, printed):
     with pytest.raises(CommandError, match=r"There is no user eve@example\.org\. Create one with .*create_user"):
         printed("create_api_key", "eve@example.org")
     for days in ("0", "-1"):

@@ -21,7 +21,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_model
 from apps.engine.questions import slot_of
 from apps.record.models import Task
-from config.asgi import application
+from parley.asgi import application
 from tests.api.calling import Caller
 from tests.members import member, operator
 from tests.web import telling
@@ -124,11 +124,6 @@ def test_program_has_no_operators_right(boss, asks, program):
     assert approvable(Caller(by_itself())) == []
 
 
-def test_rights_count_where_no_factor_is_asked(boss, asks, settings):
-    settings.MFA_FOR_OPERATORS = False
-    assert approvable(Caller(ApiKey.issue(boss, "key")[1])) == [str(asks.pk)]
-
-
 def test_first_second_factor_signs_other_browsers_out(boss):
     here, other = browser_of(boss), browser_of(boss)
     asked = here.get(f"{SECURITY}/passkeys/add", follow=True)
@@ -154,7 +149,7 @@ def test_member_decides_in_their_workspace_alone(ada, bob, asks):
 
 def test_only_the_right_reads_whether_somebody_is_operator():
     """So that no place forgets the second factor: ask `is_operator`, `may_operate` or `has_perm`."""
-    may = {"apps/accounts/models.py", "apps/accounts/people/sign_in.py", "apps/web/settings/erasure.py"}
+    may = {"apps/accounts/models.py", "apps/accounts/people/sign_in.py", "apps/accounts/pages/erasure.py"}
     found = set()
     for path in (one for part in ("apps", "platform", "examples") for one in (ROOT / part).rglob("*.py")):
         tree = ast.walk(ast.parse(path.read_text()))

@@ -1,16 +1,18 @@
-"""An e-mail address in any case is the login name; everybody has a workspace."""
+"""An e-mail address in any case is the login name; people work in workspaces, where their role says what they may."""
 
 import pytest
 from django.contrib.auth import authenticate
 from django.db import IntegrityError, transaction
 
-from apps.accounts.models import User, Workspace
+from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.accounts.models import ApiKey, Membership, User, Workspace
+from apps.accounts.permissions import PERMISSIONS, Permission, Role
 from apps.accounts.principals import ANONYMOUS
 
 pytestmark = pytest.mark.django_db
 
 
-def test_who_is_active_signs_in_by_address_in_any_case_and_password(ada):
+def test_active_people_sign_in_by_address_and_password(ada):
     for typed in ("ada@example.org", "ADA@EXAMPLE.ORG", "Ada@Example.Org"):
         assert authenticate(username=typed, password="correct horse") == ada
     User.objects.create_user("grace@example.org")
@@ -21,40 +23,58 @@ def test_who_is_active_signs_in_by_address_in_any_case_and_password(ada):
     assert authenticate(username="ada@example.org", password="correct horse") is None
 
 
-def test_an_address_is_kept_in_lower_case_and_belongs_to_one_person(ada):
+def test_addresses_are_lower_case_and_one_persons(ada):
     assert User.objects.create_user("  Grace@Example.ORG ").email == "grace@example.org"
     with pytest.raises(IntegrityError), transaction.atomic():
         User.objects.create_user("ADA@example.org")
-
-
-def test_what_is_no_address_makes_nobody():
+    people, workspaces = User.objects.count(), Workspace.objects.count()
     for address in ("", "ada", "@", "@example.org", "ada@"):
         with pytest.raises(ValueError, match="is not an e-mail address"):
             User.objects.create_user(address)
-    assert not User.objects.exists()
-    assert not Workspace.objects.exists()
+    assert (User.objects.count(), Workspace.objects.count()) == (people, workspaces)
 
 
-def test_everybody_has_a_workspace_of_their_own(ada, bob):
-    operator = User.objects.create_superuser("root@example.org", "let me in")
-    owners = [workspace.personal_of for workspace in Workspace.objects.order_by("pk")]
-    assert owners == [ada, bob, operator]
-    assert ada.personal_workspace.name == "Ada"
-    assert operator.personal_workspace.name == "root"
-
-
-def test_an_operator_may_do_everything_and_a_member_nothing_in_admin(ada):
-    operator = User.objects.create_superuser("root@example.org", "let me in")
-    assert operator.is_staff
-    assert operator.has_perm("agents.change_agent")
-    assert not ada.is_staff
-    assert not ada.has_perm("agents.change_agent")
-
-
-def test_a_person_calls_as_a_principal_with_every_right_of_their_own_and_nobody_as_no_known_sender(ada):
-    principal = ada.principal
-    assert (principal.user_id, principal.workspace_id) == (ada.pk, ada.personal_workspace.pk)
-    assert principal.is_known
-    assert principal.may("anything")
-    assert principal.sender == f"user:{ada.pk}"
+def test_everybody_owns_their_personal_workspace(ada):
+    caller = ada.principal
+    assert (caller.workspace_id, caller.role) == (ada.personal_workspace.pk, Role.OWNER)
+    assert all(caller.can(permission) for permission in Permission)
+    assert (caller.is_known, caller.may("anything"), caller.sender) == (True, True, f"user:{ada.pk}")
     assert (ANONYMOUS.is_known, ANONYMOUS.sender) == (False, "")
+    assert not any(ANONYMOUS.can(permission) for permission in Permission)
+
+
+def test_each_role_permits_more_than_the_one_before():
+    viewer, member, manager, owner = (PERMISSIONS[role] for role in Role)
+    assert viewer < member < manager < owner == frozenset(Permission)
+
+
+@pytest.fixture
+def team(ada: User, bob: User) -> Workspace:
+    """Bob works in it, as a viewer."""
+    team = Workspace.objects.create(name="Team")
+    Membership.objects.create(workspace=team, user=ada, role=Role.OWNER)
+    Membership.objects.create(workspace=team, user=bob, role=Role.VIEWER)
+    bob.current_workspace = team
+    bob.save()
+    return team
+
+
+def fresh(user: User) -> User:
+    return User.objects.get(pk=user.pk)
+
+
+def test_the_role_is_that_in_the_current_workspace(bob, team):
+    caller = fresh(bob).principal
+    assert (caller.workspace_id, caller.can(Permission.READ), caller.can(Permission.SEND)) == (team.pk, True, False)
+    Membership.objects.filter(user=bob, workspace=team).delete()
+    assert fresh(bob).principal.workspace_id == bob.personal_workspace.pk
+
+
+def test_a_key_ends_with_the_membership(ada, team, django_assert_num_queries):
+    _, text = ApiKey.issue(ada, "ci", workspace_id=team.pk)
+    with django_assert_num_queries(1):
+        caller = api_key_principal(f"Bearer {text}")
+    assert (caller.workspace_id, caller.role) == (team.pk, Role.OWNER)
+    Membership.objects.filter(user=ada, workspace=team).delete()
+    with pytest.raises(BadCredentials):
+        api_key_principal(f"Bearer {text}")

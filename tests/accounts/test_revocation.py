@@ -9,14 +9,14 @@ from allauth.idp.oidc.models import Token
 from django.core.management import call_command
 from django.test import Client
 
-import db
 from apps.accounts import revocation, workspaces
-from apps.accounts.keys import revoke_key
+from apps.accounts.keys import REVOKE
 from apps.accounts.models import AccessChange, ApiKey, User, Workspace
+from apps.accounts.pages.erasure import erase_account
 from apps.accounts.people.sign_in import sign_out_everywhere
 from apps.accounts.permissions import Role
-from apps.features.sessions.workspaces import delete_workspace
-from apps.web.settings.erasure import erase_account
+from apps.conversations.sessions.workspaces import delete_workspace
+from parley import db
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -35,7 +35,7 @@ def new_password(user: User) -> None:
 
 
 def revoke(user: User) -> None:
-    revoke_key(user.principal, ApiKey.issue(user, "laptop")[0].pk)
+    REVOKE.perform(user.principal, ApiKey.issue(user, "laptop")[0])
 
 
 def end_token(user: User) -> None:
@@ -94,7 +94,7 @@ ACTS = [*OF_PEOPLE, *IN_WORKSPACES]
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_who_waits_for_the_person_is_woken_and_nobody_else(ada, bob, act):
+async def test_only_who_waits_for_the_person_wakes(ada, bob, act):
     started = time.monotonic()
     changed, others = revocation.next_change(f"user:{ada.pk}"), revocation.next_change(f"user:{bob.pk}")
     await db.run(act, ada)
@@ -128,7 +128,7 @@ def test_signing_in_and_settings_announce_nothing(client, ada):
     assert not AccessChange.objects.exists()
 
 
-def test_disabling_ends_sessions_and_keys_and_can_be_taken_back(ada, ada_browser_and_key):
+def test_disabling_ends_sessions_and_keys(ada, ada_browser_and_key):
     browser, works = ada_browser_and_key
     assert (browser.get("/inbox").status_code, works()) == (200, True)
     call_command("disable_user", ada.email)

@@ -144,7 +144,7 @@ def test_only_a_signed_time_counts():
     assert (timed.signed_time(headers), scheme_of(HMAC).signed_time(headers)) == ("7", "")
 
 
-def test_what_we_send_is_read_by_the_public_library():
+def test_sent_signatures_pass_the_public_library():
     body, at = b'{"type": "task.completed"}', datetime.datetime.now(datetime.UTC)
     headers = webhook_signatures.standard_headers("msg_2", at, body, [webhook_signatures.new_secret(), SECRET])
     assert Webhook(SECRET).verify(body, headers) == {"type": "task.completed"}

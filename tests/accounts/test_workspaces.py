@@ -6,14 +6,12 @@ from apps.accounts import workspaces
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.errors import NotFound
-from apps.accounts.models import ApiKey, Membership, User, Workspace
+from apps.accounts.models import ApiKey, User, Workspace
 from apps.accounts.permissions import Role
 from apps.accounts.principals import Principal
 from apps.accounts.workspaces import NotPermitted, WorkspaceRefused
-from apps.agents.models import Agent
-from apps.agents.registration import house_workspace
-from apps.features.sessions import commands, deletion
-from apps.features.sessions.workspaces import delete_workspace
+from apps.conversations.sessions import commands, deletion
+from apps.conversations.sessions.workspaces import delete_workspace
 from apps.record.models import Context
 
 
@@ -32,23 +30,17 @@ def roles(workspace: Workspace) -> dict[str, str]:
     return dict(workspace.memberships.values_list("user__email", "role"))
 
 
-def test_who_makes_a_workspace_owns_it_and_adds_members(ada, bob, team):
+def test_maker_owns_a_workspace_and_adds_members(ada, bob, team):
     assert roles(team) == {ada.email: "owner", bob.email: "member"}
     actions = AuditEntry.objects.filter(workspace=team.pk).order_by("number").values_list("action", flat=True)
     assert list(actions) == ["workspace.created", "workspace.member_added"]
 
 
-def test_the_installations_own_workspace_is_never_a_persons(ada, team):
-    assert house_workspace().pk != team.pk
-    assert house_workspace().is_house
-    assert not Membership.objects.filter(workspace=house_workspace()).exists()
-
-
 @pytest.mark.parametrize("role", Role)
-def test_only_managers_and_owners_change_members_and_only_owners_delete(ada, bob, team, role):
+def test_roles_limit_who_changes_a_workspace(ada, bob, team, role):
     workspaces.change_role(ada.principal, team.pk, bob.pk, role)
     attempts = [
-        lambda: workspaces.rename_workspace(here(bob, team), team.pk, "Crew"),
+        lambda: workspaces.change_workspace(here(bob, team), team.pk, name="Crew"),
         lambda: workspaces.remove_member(here(bob, team), team.pk, ada.pk),
         lambda: delete_workspace(here(bob, team), team.pk, Workspace.objects.get(pk=team.pk).name),
     ]
@@ -84,7 +76,7 @@ def test_the_last_owner_stays(ada, bob, team):
     assert roles(team) == {bob.email: "owner"}
 
 
-def test_a_personal_workspace_has_one_member_and_is_not_deleted(ada, bob):
+def test_personal_workspace_stays_its_owners_alone(ada, bob):
     home = ada.personal_workspace.pk
     with pytest.raises(WorkspaceRefused):
         workspaces.add_member(ada.principal, home, bob.email, Role.MEMBER)
@@ -94,7 +86,7 @@ def test_a_personal_workspace_has_one_member_and_is_not_deleted(ada, bob):
         workspaces.remove_member(ada.principal, home, ada.pk)
 
 
-def test_a_removed_member_loses_the_workspace_its_sessions_and_their_keys(ada, bob, team, echo):
+def test_removed_member_loses_sessions_and_keys(ada, bob, team, echo):
     own = commands.create_session(here(bob, team), echo, title="Ours").context
     workspaces.choose_workspace(bob.principal, team.pk)
     _, text = ApiKey.issue(bob, "ci", workspace_id=team.pk)
@@ -110,20 +102,13 @@ def test_a_removed_member_loses_the_workspace_its_sessions_and_their_keys(ada, b
         workspaces.choose_workspace(now, team.pk)
 
 
-def test_a_person_sees_the_sessions_of_the_workspace_that_they_chose(bob, team, echo):
+def test_people_see_sessions_of_their_chosen_workspace(bob, team, echo):
     at_home = commands.create_session(bob.principal, echo, title="Mine").context
     shared_id = commands.create_session(here(bob, team), echo, title="Ours", context_id="same").context
     again = commands.create_session(bob.principal, echo, title="Mine, too", context_id="same").context
     assert set(Context.objects.visible_to(bob.principal)) == {at_home, again}
     workspaces.choose_workspace(bob.principal, team.pk)
     assert list(Context.objects.visible_to(User.objects.get(pk=bob.pk).principal)) == [shared_id]
-
-
-def test_agents_of_a_workspace_are_there_for_its_members_alone(ada, bob, team, echo):
-    Agent.objects.filter(pk=echo.pk).update(access=Agent.Access.WORKSPACE, workspace=team)
-    echo.refresh_from_db()
-    for caller, sees in ((here(bob, team), True), (bob.principal, False)):
-        assert echo.is_open_to(caller) is Agent.objects.visible_to(caller).filter(pk=echo.pk).exists() is sees
 
 
 def test_a_deleted_workspace_ends_with_what_it_holds(ada, bob, team, echo):
@@ -148,6 +133,6 @@ def test_a_key_changes_no_other_workspace(ada, team):
     caller = api_key_principal(f"Bearer {text}")
     assert Workspace.objects.visible_to(caller).get() == ada.personal_workspace
     with pytest.raises(NotFound):
-        workspaces.rename_workspace(caller, team.pk, "Mine")
+        workspaces.change_workspace(caller, team.pk, name="Mine")
     with pytest.raises(NotPermitted):
         workspaces.choose_workspace(caller, ada.personal_workspace.pk)

@@ -1,8 +1,22 @@
-"""An author's module works as written, and its errors are one sentence."""
+"""Classes and all kinds of functions are agents as their authors wrote them; mistakes are one sentence."""
 
 import pytest
 
-from agentkit import HandlerError, InputRequired, ReceivedArtifact, ReferencedTask, load_handler, testing
+from agentkit import (
+    HandlerError,
+    InputRequired,
+    ReceivedArtifact,
+    ReferencedTask,
+    ResponseType,
+    Skill,
+    SkillHandler,
+    SyncTaskContext,
+    TaskContext,
+    agent,
+    as_handler,
+    load_handler,
+    testing,
+)
 from tests.agentkit.author_example import Ask, Picky, Travel, Trip, refine, shout
 
 
@@ -22,7 +36,7 @@ async def test_the_authors_example_works():
     assert (await testing.run(shout, "hello")).said == "HELLOSAID"
 
 
-async def test_a_refined_artifact_keeps_its_name_and_gets_an_id_of_its_own():
+async def test_a_refined_artifact_keeps_its_name():
     old = ReceivedArtifact("a1", "poem.md", "A poem", [{"text": "long", "mediaType": "text/markdown"}], [])
     run = await testing.run(refine, "shorter", references=[ReferencedTask("t", "completed", [], [old])])
     (new,) = run.artifacts
@@ -33,6 +47,61 @@ async def test_a_refined_artifact_keeps_its_name_and_gets_an_id_of_its_own():
     assert old.refined([{"text": "as it is"}]).parts == [{"text": "as it is"}]
     picture = ReceivedArtifact("a2", "p.png", "", [{"raw": "AA==", "filename": "p.png", "mediaType": "image/png"}], [])
     assert picture.refined(b"\0").parts == picture.parts
+
+
+class Shout(SkillHandler):
+    """Says it
+    louder.
+
+    And more that is nobody's business.
+    """
+
+    def on_request(self, task):
+        return task.message.text.upper()
+
+
+async def test_classes_instances_and_paths_are_handlers():
+    handler = Shout()
+    assert as_handler(handler) is handler
+    assert (await testing.run(Shout, "hello")).said == "HELLO"
+    assert isinstance(load_handler(f"{__name__}:Shout"), Shout)
+    assert (handler.name, handler.description) == ("Shout", "Says it louder.")
+    silent = as_handler(type("Silent", (Shout,), {"name": "Silence"}))
+    assert (silent.name, silent.description) == ("Silence", "")
+
+
+async def test_a_function_gets_what_its_annotation_asks_for():
+    def by_sync_context(t: SyncTaskContext):
+        return f"sync {t.message.text}"
+
+    async def by_context(t: TaskContext):
+        return f"async {t.message.text}"
+
+    async def text_called_task(task: str):
+        return f"str {task}"
+
+    def only_a_type_checker_resolves(t: "agentkit.TaskContext", other: "Unknown" = None):  # noqa: F821
+        return f"unresolved {t.message.text}"
+
+    functions = (by_sync_context, by_context, text_called_task, only_a_type_checker_resolves)
+    said = [(await testing.run(function, "hi")).said for function in functions]
+    assert said == ["sync hi", "async hi", "str hi", "unresolved hi"]
+
+
+def test_a_function_is_described_by_its_decorator():
+    skill = Skill("sum", "Sum", "Adds numbers", ["maths"], examples=["1+1"], input_modes=["text/*"])
+
+    @agent(name="Adder", skills=[skill], retry_safe=True, time_limit=5, response_type=ResponseType.MESSAGE)
+    def add_all(text):
+        """Adds the numbers."""
+
+    handler = as_handler(add_all)
+    assert (handler.name, handler.description, handler.version) == ("Adder", "Adds the numbers.", "1.0.0")
+    assert (handler.retry_safe, handler.time_limit, handler.attempts) == (True, 5, 3)
+    assert handler.select_response_type(testing.user_message("1")) is ResponseType.MESSAGE
+    labels = {"id": "sum", "name": "Sum", "description": "Adds numbers", "tags": ["maths"]}
+    assert [s.wire for s in handler.skills] == [{**labels, "examples": ["1+1"], "inputModes": ["text/*"]}]
+    assert as_handler(lambda text: text).select_response_type(testing.user_message("1")) is ResponseType.TASK
 
 
 OF_A_CLASS = "from agentkit import SkillHandler, skill\nclass Mine(SkillHandler):\n"
@@ -77,7 +146,7 @@ MODULES = {
 }
 
 
-def test_what_is_wrong_with_a_module_is_one_clear_sentence(tmp_path, monkeypatch):
+def test_a_wrong_module_is_told_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for number, (source, words) in enumerate(MODULES.items()):
         (tmp_path / f"broken{number}.py").write_text(source)
@@ -89,7 +158,7 @@ def test_what_is_wrong_with_a_module_is_one_clear_sentence(tmp_path, monkeypatch
         assert told.endswith((".", "?")) or ":" in told, told
 
 
-def test_a_path_says_how_it_is_to_be_written_and_where_its_package_must_be():
+def test_a_wrong_path_says_how_to_write_it():
     halves = ("", "my_agents", "my_agents:", ":Shout", "my_agents.Shout")
     undotted = ("../agents.py:Mine", "agents.py:Mine:more", ".agents:Mine", "a-b:Mine", "a..b:Mine")
     for path in halves + undotted:

@@ -30,55 +30,39 @@ MEANT = {
     "underscores": ASK.replace("input-required", "input_required"),
     "the name that A2A has on the wire": ASK.replace("input-required", "TASK_STATE_INPUT_REQUIRED"),
     "a string that is json": json.dumps(ASK),
-    "a string in a string": json.dumps(json.dumps(ASK)),
     "an object in an object": f'{{"response": {ASK}}}',
-    "a string in an object": json.dumps({"output": ASK}),
-    "three deep": json.dumps({"result": {"answer": {"response": json.loads(ASK)}}}),
     "more members": ASK[:-1] + ', "reason": "no day given", "n": 3}',
     "question for prompt": ASK.replace("prompt", "question"),
     "fenced": FENCED,
     "fenced without a language": f"```\n{ASK}\n```",
-    "fenced, in capitals": f"```JSON\n{ASK}\n```",
     "fenced, never closed": f"```json\n{ASK}",
     "fenced, holding another object": f'```json\n{{"response": {ASK}}}\n```',
     "words right before the fence": f"Sure:\n{FENCED}",
     "words around": f"I need more. {ASK} Thank you!",
     "a paragraph of its own": f"I need more.\n\n{ASK}\n\nThank you!",
-    "other json before": f'I found {{"days": 3}} so far. {ASK}',
     "inline code with json elsewhere": f'You wrote `{{"day": 1}}`. {ASK}',
     "a quote in the prompt": ASK.replace("Which day?", 'Which \\"day\\" in `May` or {June}?'),
     "a link in the prompt": ASK.replace("Which day?", "See [this](https://x.test/) *now*"),
-    "a byte order mark of space": f"\u00a0{ASK}",
     "an unclosed backtick": f"It`s this: {ASK}",
 }
 
 SHOWN = {
     "no json": "Which day?",
-    "the words alone": "The state is input-required.",
-    "cut off": ASK[:-1],
     "inline code": f"To ask, return `{ASK}` and wait.",
-    "inline code over lines": f"Return `{PRETTY}`.",
     "another language": f"```python\nreturn {ASK}\n```",
-    "yaml": "```yaml\nstate: input-required\nprompt: Which day?\n```",
     "indented": f"I need more:\n\n    {ASK}\n",
     "fenced, explained before and after": f"An agent can ask:\n\n{FENCED}\n\nand then goes on.",
     "fenced as an example": f"Here is an example:\n\n{FENCED}",
     "fenced after a long explanation": f"Agents ask questions.\n\nThey return JSON.\n\n{FENCED}",
     "one fence of two": f"```json\n{{}}\n```\n\n{FENCED}",
     "more than json in the fence": f"```json\n// asks\n{ASK}\n```",
-    "in a list": f"- {ASK}\n- {AUTH}",
     "in a quotation": f"> {ASK}",
     "an example amid words": f"For example {ASK} asks for a day.",
     "two at once": f"Either {ASK} or {AUTH}",
     "a state that asks nothing": '{"state": "working", "prompt": "Hm"}',
-    "a state that is no text": '{"state": 3, "prompt": "Which?"}',
-    "a state that nobody knows": '{"state": "input-required-maybe"}',
     "a list of tasks": f"[{ASK}]",
-    "a report about tasks": json.dumps({"tasks": [json.loads(ASK)], "count": 1}),
-    "one task of a report": json.dumps({"id": 1, "task": json.loads(ASK)}),
     "a wordless state in an object": '{"task-7": {"state": "input-required"}}',
     "completed data": '{"state": "completed", "message": "ok", "rows": 3}',
-    "failed without words": '{"state": "failed"}',
     "failed amid words": 'It said {"state": "failed", "message": "no"} to me.',
     "deeper than anybody writes": '{"response":' * 20 + ASK + "}" * 20,
     "longer than is read": "word " * MAX_TEXT_LENGTH + ASK,
@@ -102,7 +86,7 @@ def test_json_that_is_only_shown_is_the_answer():
         assert (outcome.message, outcome.artifacts[0].parts[0]["text"]) == (text, text), name
 
 
-def test_what_the_state_needs_is_kept_with_its_message():
+def test_further_keys_are_kept_with_the_message():
     for value in (AUTH, json.loads(AUTH), f"Sorry!\n\n{AUTH}", {"response": json.loads(AUTH)}):
         outcome = as_outcome(value)
         assert isinstance(outcome, AuthRequired)
@@ -110,20 +94,14 @@ def test_what_the_state_needs_is_kept_with_its_message():
         assert outcome.metadata == {"prompt": "Your key?", "auth_type": "api_key", "service": "calendar"}
 
 
-def test_a_question_may_have_a_name_and_a_form():
+def test_what_is_said_besides_the_state_is_used():
     form = {"type": "string", "enum": ["a", "b"]}
     asked = as_outcome({"state": "input-required", "prompt": "Which?", "slot": "letter", "schema": form})
     assert asked == InputRequired("Which?", "letter", form, {"prompt": "Which?"})
-
-
-def test_without_a_prompt_the_words_around_are_it():
     assert as_outcome('Which day, please? {"state": "input-required"}').message == "Which day, please?"
     assert as_outcome('Which day?\n```json\n{"state": "input-required"}\n```').message == "Which day?"
     assert as_outcome({"state": "input-required"}).message == "Please say more."
     assert as_outcome({"state": "auth-required"}).message == "A credential is needed to go on."
-
-
-def test_how_a_task_ends_may_be_said_too():
     assert as_outcome({"state": "failed", "message": "No.", "code": "gone"}) == Failed("No.", "gone")
     assert as_outcome('{"state": "rejected", "prompt": "Not mine."}') == Rejected("Not mine.")
     done = as_outcome('```json\n{"state": "completed", "message": "All done."}\n```')
@@ -133,23 +111,16 @@ def test_how_a_task_ends_may_be_said_too():
 PRICE = {"amount": 10_000, "asset": "0xUSDC", "network": "base", "pay_to": "0xSeller"}
 
 
-def test_dict_asks_for_a_payment():
+def test_only_dicts_with_a_price_ask_for_payment():
     wanted = {"state": "payment-required", "prompt": "One cent, please.", **PRICE, "description": "An answer"}
     assert as_outcome(wanted) == PaymentRequired("One cent, please.", **PRICE, description="An answer")
     assert as_outcome({"state": "PAYMENT_REQUIRED", **PRICE}).amount == "10000"
-
-
-def test_incomplete_price_is_the_authors_error():
+    assert isinstance(as_outcome(json.dumps(wanted)), Completed), "text asks for no payment"
     for changed in ({"amount": "1.5"}, {"asset": ""}, {"seconds": None, "pay_to": None}):
         with pytest.raises(InvalidAnswer, match="payment"):
             as_outcome({"state": "payment-required", **PRICE, **changed})
     with pytest.raises(InvalidAnswer, match="amount"):
         as_outcome({"state": "payment-required", "prompt": "Pay!"})
-
-
-def test_text_asks_for_no_payment():
-    text = json.dumps({"state": "payment-required", "prompt": "Pay!", **PRICE})
-    assert isinstance(as_outcome(text), Completed)
 
 
 def test_what_a_dict_has_besides_is_delivered():
@@ -160,29 +131,26 @@ def test_what_a_dict_has_besides_is_delivered():
     assert as_outcome({"state": "failed", "message": "No", "rows": 3}) == Failed("No", metadata={"rows": 3})
 
 
-def test_a_wrong_state_names_the_known():
-    for value, hint in (
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
         ({"state": "working", "message": "Hm"}, "auth-required, payment-required, completed, failed, rejected"),
-        ({"state": "working"}, "completed"),
         ({"state": "complete", "data": 1}, "Did you mean 'completed'"),
         ({"state": "Bavaria", "message": "Hm"}, "Artifact.json"),
         ({"sate": "failed", "message": "Hm"}, "Did you mean 'state'"),
-    ):
-        with pytest.raises(InvalidAnswer, match=hint):
-            as_outcome(value)
+        ({"state": "input-required", "message": "When?", "slot": {"name": "date"}}, "The slot of a dict that asks is"),
+        ({"state": "input-required", "message": "When?", "schema": "object"}, "The schema of a dict that asks is"),
+    ],
+)
+def test_a_mistaken_directive_is_the_authors_error(value, hint):
+    with pytest.raises(InvalidAnswer, match=hint):
+        as_outcome(value)
 
 
-def test_question_of_wrong_type_is_refused():
-    for name, value in (("slot", {"name": "date"}), ("schema", "object")):
-        with pytest.raises(InvalidAnswer, match=f"The {name} of a dict that asks is"):
-            as_outcome({"state": "input-required", "message": "When?", name: value})
-
-
-def test_data_with_a_state_of_its_own_stays_data():
+def test_data_with_another_state_stays_data():
     for data in (
         {"state": "Bavaria"},
         {"state": "completed", "rows": 3},
-        {"state": "working", "rows": 3},
         {"status": "completed", "message": "Hm"},
         {"state": None},
         {"tasks": [json.loads(ASK)]},

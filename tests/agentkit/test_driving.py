@@ -10,9 +10,9 @@ import pytest
 from agentkit import HandlerError, SkillHandler, Stopped, as_handler, drive, testing
 
 
-def started(handler, **more):
+def started(handler, recorder=None, **more):
     """A started handler, as (task context, driving to cancel, what the host hears)."""
-    recorder = testing.Recorder()
+    recorder = recorder or testing.Recorder()
     task = testing.task_for(testing.user_message("go"), recorder)
     return task, asyncio.ensure_future(drive(as_handler(handler), task, **more)), recorder
 
@@ -23,7 +23,13 @@ async def stopped(driving):
         await driving
 
 
-async def test_a_handler_that_hides_its_coroutine_or_ends_as_if_stopped_is_told_so():
+async def timed_out(driving):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await driving
+
+
+async def test_hidden_coroutines_and_false_stops_are_errors():
     async def work(text):
         return "x"
 
@@ -38,17 +44,18 @@ async def test_a_handler_that_hides_its_coroutine_or_ends_as_if_stopped_is_told_
             await testing.run(handler, "go")
 
 
-async def test_sync_handlers_run_in_the_given_executor_and_keep_the_callers_context():
+async def test_sync_handlers_use_executor_and_callers_context():
     flavour = contextvars.ContextVar("flavour")
     flavour.set("vanilla")
     with ThreadPoolExecutor(1, thread_name_prefix="kitchen") as executor:
-        run = testing.task_for(testing.user_message("go"), testing.Recorder())
-        handler = as_handler(lambda text: f"{threading.current_thread().name[:7]} {flavour.get()}")
-        outcome = await drive(handler, run, executor=executor)
-    assert outcome.message == "kitchen vanilla"
+        _, driving, _ = started(
+            lambda text: f"{threading.current_thread().name[:7]} {flavour.get()}", executor=executor
+        )
+        assert (await driving).message == "kitchen vanilla"
 
 
-async def test_stopping_an_awaiting_handler_stops_it_and_cleans_up():
+@pytest.mark.parametrize("stop", [stopped, timed_out])
+async def test_stopping_an_awaiting_handler_cleans_up(stop):
     happened = []
 
     class Sleeper(SkillHandler):
@@ -62,24 +69,13 @@ async def test_stopping_an_awaiting_handler_stops_it_and_cleans_up():
         async def on_cancel(self, task):
             happened.append(("cleaned up", task.cancelled))
 
-    async def by_a_person(driving):
-        await stopped(driving)
-
-    async def by_a_time_limit(driving):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await driving
-
-    for stop in (by_a_person, by_a_time_limit):
-        happened.clear()
-        task, driving, recorder = started(Sleeper)
-        await recorder.heard.wait()
-        await stop(driving)
-        assert happened == [("ended", True), ("cleaned up", True)]
-        assert task.cancelled
+    _, driving, recorder = started(Sleeper)
+    await recorder.heard.wait()
+    await stop(driving)
+    assert happened == [("ended", True), ("cleaned up", True)]
 
 
-async def test_stopping_a_thread_raises_at_the_next_thing_it_says():
+async def test_a_stopped_thread_ends_at_its_next_word():
     said, go_on, seen = threading.Event(), threading.Event(), []
 
     class Talker(SkillHandler):
@@ -105,7 +101,7 @@ async def test_stopping_a_thread_raises_at_the_next_thing_it_says():
     assert seen == ["ended", "cleaned up"]
 
 
-async def test_stopping_a_thread_that_waits_for_a_slow_host_ends_its_waiting():
+async def test_a_stop_ends_waiting_for_a_slow_host():
     hearing, ended = asyncio.Event(), []
 
     class Deaf(testing.Recorder):
@@ -120,8 +116,7 @@ async def test_stopping_a_thread_that_waits_for_a_slow_host_ends_its_waiting():
             ended.append("stopped")
             raise
 
-    task = testing.task_for(testing.user_message("go"), Deaf())
-    driving = asyncio.ensure_future(drive(as_handler(handler), task))
+    _, driving, _ = started(handler, Deaf())
     await hearing.wait()
     await stopped(driving)
     assert ended == ["stopped"]
@@ -151,7 +146,7 @@ async def test_stopping_closes_generators():
     assert closed == ["async", "sync"]
 
 
-async def test_a_handler_whose_turn_never_came_does_not_start_after_the_stop():
+async def test_a_queued_handler_does_not_start_after_stop():
     ran, release = [], threading.Event()
     with ThreadPoolExecutor(1) as executor:
         executor.submit(release.wait, 5)
@@ -162,7 +157,7 @@ async def test_a_handler_whose_turn_never_came_does_not_start_after_the_stop():
     assert ran == []
 
 
-async def test_a_handler_that_will_not_stop_is_left_behind(monkeypatch):
+async def test_an_unstoppable_handler_is_left_behind(monkeypatch):
     monkeypatch.setattr("agentkit.runner.STOP_SECONDS", 0.01)
     release, cleaned = asyncio.Event(), []
 
@@ -188,18 +183,20 @@ async def test_a_handler_that_will_not_stop_is_left_behind(monkeypatch):
     assert recorder.text == "1"
 
 
-async def test_cleaning_up_is_bounded_and_its_errors_are_only_logged(monkeypatch, caplog):
+class Working(SkillHandler):
+    async def on_request(self, task):
+        await task.token("1")
+        await asyncio.Event().wait()
+
+
+async def test_cleaning_up_is_bounded_and_its_errors_logged(monkeypatch, caplog):
     monkeypatch.setattr("agentkit.runner.CLEANUP_SECONDS", 0.01)
 
-    class Slow(SkillHandler):
-        async def on_request(self, task):
-            await task.token("1")
-            await asyncio.Event().wait()
-
+    class Slow(Working):
         async def on_cancel(self, task):
             await asyncio.Event().wait()
 
-    class Chatty(Slow):
+    class Chatty(Working):
         def on_cancel(self, task):
             task.token("too late")
 
@@ -211,20 +208,17 @@ async def test_cleaning_up_is_bounded_and_its_errors_are_only_logged(monkeypatch
         assert f"on_cancel of {handler.__name__}" in caplog.text
 
 
-async def test_a_second_cancellation_does_not_cut_the_cleaning_short():
+async def test_a_second_stop_does_not_cut_cleanup():
     cleaning, may_end, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    class Tidy(SkillHandler):
-        async def on_request(self, task):
-            await asyncio.Event().wait()
-
+    class Tidy(Working):
         async def on_cancel(self, task):
             cleaning.set()
             await may_end.wait()
             cleaned.set()
 
-    _, driving, _ = started(Tidy)
-    await asyncio.sleep(0)
+    _, driving, recorder = started(Tidy)
+    await recorder.heard.wait()
     driving.cancel()
     await cleaning.wait()
     await stopped(driving)

@@ -80,30 +80,19 @@ async def async_generator({name}):
 
 
 def methods(end: End) -> dict[str, type[SkillHandler]]:
-    class Taking(SkillHandler):
-        def on_request(self, task: SyncTaskContext) -> Any:
-            return end(task)
+    def taking(self: Any, task: SyncTaskContext) -> Any:
+        return end(task)
 
-    class AsyncTaking(SkillHandler):
-        async def on_request(self, task: TaskContext) -> Any:
-            return end(task)
+    async def async_taking(self: Any, task: TaskContext) -> Any:
+        return end(task)
 
-    class GeneratorTaking(SkillHandler):
-        def on_request(self, task: SyncTaskContext) -> Any:
-            return end(task)
-            yield
+    def generator(self: Any, task: SyncTaskContext) -> Any:
+        return end(task)
+        yield
 
-    class Skilled(SkillHandler):
-        @skill()
-        def only(self, task: SyncTaskContext) -> Any:
-            return end(task)
-
-    class AsyncSkilled(SkillHandler):
-        @skill()
-        async def only(self, task: TaskContext) -> Any:
-            return end(task)
-
-    return {kind.__name__: kind for kind in (Taking, AsyncTaking, GeneratorTaking, Skilled, AsyncSkilled)}
+    named = {form.__name__: {"on_request": form} for form in (taking, async_taking, generator)}
+    named |= {f"skill {form.__name__}": {"only": skill()(form)} for form in (taking, async_taking)}
+    return {name: type("Handler", (SkillHandler,), members) for name, members in named.items()}
 
 
 async def each_form(value: Any):
@@ -118,7 +107,7 @@ async def each_form(value: Any):
         yield form, lambda handler=handler: testing.run(handler, "hello")
 
 
-async def test_a_function_of_any_kind_is_given_what_its_parameter_says():
+async def test_functions_get_what_their_parameter_says():
     for title, (name, annotation) in GIVEN.items():
         seen: list[Any] = []
         for kind, function in functions(seen.append, name, annotation).items():
@@ -148,7 +137,7 @@ async def test_every_plain_value_of_every_form_completes(name):
         assert [part.get("text") or part.get("data") for part in parts] == contents, form
 
 
-async def test_errors_and_wrong_types_of_every_form_are_told():
+async def test_errors_of_every_form_are_told():
     async for _, run in each_form(RuntimeError("boom")):
         with pytest.raises(RuntimeError, match="boom"):
             await run()
@@ -157,16 +146,12 @@ async def test_errors_and_wrong_types_of_every_form_are_told():
             await run()
 
 
-def test_text_is_the_message_and_the_answer_and_nothing_is_nothing():
+def test_text_data_and_artifacts_complete():
     outcome = as_outcome("Forty-two")
     assert outcome.parts == [{"text": "Forty-two"}]
     (answer,) = outcome.artifacts
     assert (answer.name, answer.parts) == ("answer", [{"text": "Forty-two", "mediaType": "text/plain"}])
     assert as_outcome(None) == Completed()
-    assert as_outcome(None).parts == []
-
-
-def test_artifacts_and_data_complete_without_words_and_an_outcome_is_itself():
     artifact = Artifact.text("notes.md", "# Notes", "text/markdown")
     assert as_outcome(artifact) == as_outcome([artifact]) == as_outcome((artifact,)) == Completed(None, [artifact])
     (answer,) = as_outcome({"total": 3}).artifacts
@@ -174,15 +159,12 @@ def test_artifacts_and_data_complete_without_words_and_an_outcome_is_itself():
     outcome = InputRequired([text_part("a"), text_part("b")])
     assert as_outcome(outcome) is outcome
     assert outcome.parts == [{"text": "a"}, {"text": "b"}]
-
-
-def test_anything_else_is_refused_with_what_may_be_returned():
     for value in (3, True, b"bytes", [1], ["text"], object()):
         with pytest.raises(TypeError, match="may return an outcome"):
             as_outcome(value)
 
 
-def test_the_wire_form_of_an_artifact_leaves_out_what_is_empty_and_ids_are_its_own():
+def test_an_artifacts_wire_form_omits_empty_fields():
     assert Artifact([{"text": "x"}], artifact_id="a1").wire == {"artifactId": "a1", "parts": [{"text": "x"}]}
     full = Artifact.json("n", [1], description="d", metadata={"k": 1})
     labels = {"artifactId": full.artifact_id, "name": "n", "description": "d", "metadata": {"k": 1}}
@@ -190,7 +172,7 @@ def test_the_wire_form_of_an_artifact_leaves_out_what_is_empty_and_ids_are_its_o
     assert Artifact.text("a", "x").artifact_id != Artifact.text("a", "x").artifact_id
 
 
-def test_a_file_is_read_and_its_kind_guessed_from_its_name(tmp_path):
+def test_a_files_kind_is_guessed_from_its_name(tmp_path):
     path = tmp_path / "chart.svg"
     path.write_bytes(b"<svg/>")
     assert Artifact.file(path).parts == [{"raw": "PHN2Zy8+", "filename": "chart.svg", "mediaType": "image/svg+xml"}]

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import agentkit
+from tests.stack import ROOT
 
 FOLDER = Path(agentkit.__file__).parent
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]  # of all wheels
 
 
 def test_importing_it_imports_nothing_but_the_standard_library():
@@ -30,7 +33,7 @@ def test_every_public_name_exists():
 def test_it_builds_as_a_wheel_of_its_own(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=FOLDER, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = tmp_path.glob(f"parley_agentkit-{VERSION}-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {name for name in names if not name.startswith("parley_agentkit-")}
     assert ours == {f"agentkit/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*.py")} | {"agentkit/py.typed"}

@@ -1,12 +1,14 @@
-"""Messages and files read the same wherever the platform stores their content."""
+"""Messages, files and threads read the same wherever the platform stores their content, and never change."""
 
 import base64
+import copy
+import dataclasses
 import json
 
 import pytest
 
-from agentkit import Message, ReceivedArtifact, UnreadableContent, data_part, raw_part, text_part, url_part
-from agentkit.messages import kind_of, part_of
+from agentkit import Message, ReceivedArtifact, Thread, UnreadableContent, data_part, raw_part, testing, text_part
+from agentkit.messages import part_of, url_part
 
 STORE = {"a": b"\x00binary", "b": "größer".encode(), "c": json.dumps({"rows": [1, 2]}).encode()}
 
@@ -23,62 +25,64 @@ def message(*parts, **more):
     return Message.from_wire({"messageId": "m1", "role": "ROLE_USER", "parts": list(parts), **more}, load)
 
 
+def described(part):
+    (file,) = message(part).files
+    return file.name, file.media_type, file.size, file.read()
+
+
 def test_a_message_shows_what_its_wire_form_says():
-    said = message(
-        text_part("Look"), data_part({"n": 1}), text_part("here"), referenceTaskIds=["t1"], metadata={"lang": "en"}
-    )
+    parts = text_part("Look"), data_part({"n": 1}), text_part("here")
+    said = message(*parts, referenceTaskIds=["t1"], metadata={"lang": "en"})
     assert (said.id, said.role, said.text) == ("m1", "user", "Look\nhere")
-    assert (said.data, said.references, said.metadata) == ([{"n": 1}], ["t1"], {"lang": "en"})
-    assert said.files == []
+    assert (said.data, said.references, said.metadata, said.files) == ([{"n": 1}], ["t1"], {"lang": "en"}, [])
     bare = Message.from_wire({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": ""}]})
     assert (bare.role, bare.text, bare.references, bare.metadata, bare.data) == ("agent", "", [], {}, [])
 
 
-def test_a_file_gives_its_name_its_kind_its_size_and_its_bytes():
-    (file,) = message(raw_part(b"a,b\n1,2", "x.csv", "text/csv")).files
-    assert (file.name, file.media_type, file.size, file.read()) == ("x.csv", "text/csv", 7, b"a,b\n1,2")
-
-
-def test_a_file_without_a_media_type_is_what_its_name_says():
-    for part, described in (
+def test_files_have_name_kind_size_and_bytes():
+    named = text_part("Please read"), {"text": "a,b", "filename": "x.csv", "mediaType": "text/csv"}
+    assert message(*named).text == "Please read", "a text with a file name is a file, and not speech"
+    for part, found in (
+        (raw_part(b"a,b\n1,2", "x.csv", "text/csv"), ("x.csv", "text/csv", 7, b"a,b\n1,2")),
         (raw_part(b"", "chart.png"), ("chart.png", "image/png", 0, b"")),
         ({"raw": ""}, ("", "application/octet-stream", 0, b"")),
+        (named[1], ("x.csv", "text/csv", 3, b"a,b")),
     ):
-        (file,) = message(part).files
-        assert (file.name, file.media_type, file.size, file.read()) == described
+        assert described(part) == found
 
 
-def test_both_base64_alphabets_are_read_with_and_without_padding_and_damage_is_said():
+def test_both_base64_alphabets_are_read():
     for content in (b"", b"a", b"ab", b"abc", bytes(range(256))):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             raw = encode(content).decode()
             for variant in (raw, raw.rstrip("=")):
-                (file,) = message({"raw": variant}).files
-                assert (file.read(), file.size) == (content, len(content))
-    with pytest.raises(UnreadableContent, match="damaged"):
-        message({"raw": "%%%"}).files[0].read()
+                assert described({"raw": variant})[2:] == (len(content), content)
 
 
-def test_stored_content_comes_through_the_loader_and_what_cannot_be_read_says_why():
+def test_stored_content_comes_through_the_loader():
     parts = [stored("a", "raw", filename="x.bin"), stored("b", "text"), stored("c", "data")]
     said = message(*parts)
-    assert said.text == "größer"
-    assert said.data == [{"rows": [1, 2]}]
     (file,) = said.files
-    assert (file.name, file.size, file.read()) == ("x.bin", 7, b"\x00binary")
+    assert (said.text, said.data, file.size, file.read()) == ("größer", [{"rows": [1, 2]}], 7, b"\x00binary")
+    whole = [
+        text_part("Much "),
+        stored("b", "text"),
+        data_part({"n": 1}),
+        stored("c", "data"),
+        raw_part(b"\0", "a.bin"),
+    ]
+    artifact = ReceivedArtifact.from_wire({"artifactId": "a1", "parts": whole}, load)
+    assert (artifact.text, artifact.data) == ("Much größer", [{"n": 1}, {"rows": [1, 2]}])
     unloaded = Message.from_wire({"messageId": "m", "role": "ROLE_USER", "parts": parts[:1]})
-    with pytest.raises(UnreadableContent, match="stored"):
-        unloaded.files[0].read()
-    (link,) = message(url_part("https://example.org/x.csv", "x.csv")).files
-    assert (link.url, link.size) == ("https://example.org/x.csv", None)
-    with pytest.raises(UnreadableContent, match="link"):
-        link.read()
-
-
-def test_text_with_a_file_name_is_a_file_and_not_speech():
-    said = message(text_part("Please read"), {"text": "a,b", "filename": "x.csv", "mediaType": "text/csv"})
-    assert said.text == "Please read"
-    assert [(file.name, file.size, file.read()) for file in said.files] == [("x.csv", 3, b"a,b")]
+    for file, why in (
+        (unloaded.files[0], "stored"),
+        (message(url_part("https://example.org/x.csv", "x.csv")).files[0], "link"),
+        (message({"raw": "%%%"}).files[0], "damaged"),
+    ):
+        with pytest.raises(UnreadableContent, match=why):
+            file.read()
+    with pytest.raises(UnreadableContent):
+        _ = ReceivedArtifact.from_wire({"artifactId": "a3", "parts": [stored("b", "text")]}).text
 
 
 def test_pieces_become_the_part_that_they_look_like():
@@ -86,22 +90,69 @@ def test_pieces_become_the_part_that_they_look_like():
     assert part_of(b"hi", "text/x", "h.x") == {"raw": "aGk=", "filename": "h.x", "mediaType": "text/x"}
     assert part_of({"url": "https://e.org"}) == {"url": "https://e.org"}
     assert part_of({"text": "a", "score": 2}) == {"data": {"text": "a", "score": 2}}
-    assert kind_of(part_of({"rows": 3})) == "data"
     with pytest.raises(TypeError, match="not of int"):
         part_of(3)
 
 
-def test_a_received_artifact_gives_its_text_and_its_data_wherever_they_are_kept():
-    parts = [
-        text_part("Much "),
-        stored("b", "text"),
-        data_part({"n": 1}),
-        stored("c", "data"),
-        raw_part(b"\0", "a.bin"),
+SAID = Thread().add("user", "Hello").add("agent", "Good day").add("user", "Bye")
+
+
+def test_add_leaves_the_old_thread():
+    begun = Thread()
+    grown = begun.add("user", "Hello")
+    assert (len(begun), len(grown)) == (0, 1)
+    assert (begun.last, grown.last.text) == (None, "Hello")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        grown.messages = ()
+    with pytest.raises(ValueError, match="role user or agent, not 'system'"):
+        begun.add("system", "x")
+
+
+def test_threads_are_equal_where_the_same_was_said():
+    assert Thread().add("user", "Hello").add("assistant", "Good day").add("user", "Bye") == SAID
+    assert hash(SAID) == hash(SAID[:1].add("agent", [{"text": "Good day"}]).add(testing.user_message("Bye")))
+    assert SAID.add("user", "Bye") != SAID
+    assert Thread().add("agent", "Hello").add("agent", "Good day").add("user", "Bye") != SAID
+    assert SAID[1:] == Thread((SAID[1], SAID[2]))
+
+
+def test_a_thread_goes_to_a2a_and_back():
+    wire = [
+        {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "Hi"}, {"data": [1]}], "taskId": "t"},
+        {"messageId": "m2", "role": "ROLE_AGENT", "parts": [{"url": "https://x.test/"}]},
     ]
-    artifact = ReceivedArtifact.from_wire({"artifactId": "a1", "parts": parts}, load)
-    assert artifact.text == "Much größer"
-    assert artifact.data == [{"n": 1}, {"rows": [1, 2]}]
-    assert ReceivedArtifact.from_wire({"artifactId": "a2", "parts": []}).text == ""
-    with pytest.raises(UnreadableContent):
-        _ = ReceivedArtifact.from_wire({"artifactId": "a3", "parts": [stored("b", "text")]}).text
+    thread = Thread.from_a2a(wire)
+    assert thread.to_a2a() == wire
+    assert len({one["messageId"] for one in SAID.add("user", "Bye").to_a2a()}) == 4
+    wire[0]["parts"][0]["text"] = thread.to_a2a()[0]["parts"][0]["text"] = "changed"
+    assert thread[0].text == "Hi"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda task: task.history.append(task.message),
+        lambda task: task.history[0].wire.update(role="ROLE_AGENT"),
+        lambda task: task.history[0].wire.__ior__({"role": "ROLE_AGENT"}),
+        lambda task: task.history[0].wire["parts"].clear(),
+        lambda task: task.message.parts[0].pop("text"),
+        lambda task: task.message.data[0]["a"].sort(),
+        lambda task: task.message.metadata["a"].append(1),
+        lambda task: task.references.clear(),
+    ],
+)
+async def test_what_was_said_cannot_be_changed(change):
+    said = {"role": "ROLE_USER", "parts": [{"text": "Hi"}, {"data": {"a": [2, 1]}}], "metadata": {"a": []}}
+    message = Message.from_wire(said)
+    copied = copy.deepcopy(message.wire)
+    copied["parts"][1]["data"]["a"].append(3)
+    task = testing.task_for(message, testing.Recorder(), history=[message])
+    with pytest.raises((TypeError, AttributeError)):
+        change(task)
+    assert json.loads(json.dumps(message.wire)) == said == task.history[0].wire
+
+
+async def test_a_tasks_thread_ends_with_its_turns_message():
+    seen = []
+    await testing.run(lambda task: seen.append(Thread.of(task)), "Bye", history=SAID[:2])
+    assert seen == [SAID]

@@ -1,12 +1,15 @@
-"""Only permitted callers find an agent."""
+"""Only permitted callers find an agent, which takes the files that it names."""
 
 import pytest
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 
+from agentkit.llm.reading import MODEL_INPUTS
 from apps.accounts.models import ApiKey, Membership
 from apps.accounts.principals import ANONYMOUS
 from apps.accounts.workspaces import create_workspace
+from apps.agents.intake import intake_of
+from apps.agents.media_types import Intake
 from apps.agents.models import Agent
 
 pytestmark = pytest.mark.django_db
@@ -16,36 +19,36 @@ def seen_by(principal) -> list[str]:
     return [agent.slug for agent in Agent.objects.visible_to(principal)]
 
 
-def test_a_public_agent_is_everybodys_and_one_that_is_switched_off_nobodys(echo, ada):
-    Agent.objects.update(access="public")
-    assert seen_by(ANONYMOUS) == seen_by(ada.principal) == ["echo"]
-    Agent.objects.update(access="public", is_enabled=False)
-    assert seen_by(ada.principal) == seen_by(ANONYMOUS) == []
-
-
-def test_an_agent_for_those_who_signed_in_is_hidden_from_anonymous_callers_and_open_to_their_keys(echo, ada):
-    assert seen_by(ada.principal) == ["echo"]
-    assert seen_by(ANONYMOUS) == []
-    key, _ = ApiKey.issue(ada, "laptop")
-    assert seen_by(key.principal) == ["echo"]
-
-
-def test_an_agent_of_groups_is_its_members_alone(echo, ada, bob):
-    Agent.objects.update(access="groups")
-    lab, office = Group.objects.create(name="Lab"), Group.objects.create(name="Office")
-    echo.groups.add(lab, office)
-    ada.groups.add(lab, office)
-    assert seen_by(ada.principal) == ["echo"]
-    assert seen_by(bob.principal) == []
-    assert seen_by(ANONYMOUS) == []
-
-
-def test_groups_of_an_agent_count_only_where_its_access_says_groups(echo, ada):
-    lab = Group.objects.create(name="Lab")
-    echo.groups.add(lab)
-    assert seen_by(ada.principal) == ["echo"]
-    Agent.objects.update(access="groups")
-    assert seen_by(ada.principal) == []
+@pytest.mark.parametrize(
+    ("access", "openings"),
+    [
+        ("public", {"ada", "ada's key", "ada in the team", "bob", "bob in the team", "anonymous"}),
+        ("authenticated", {"ada", "ada's key", "ada in the team", "bob", "bob in the team"}),
+        ("groups", {"ada", "ada's key", "ada in the team"}),
+        ("workspace", {"ada in the team", "bob in the team"}),
+        ("owner", {"ada in the team"}),
+    ],
+)
+def test_agents_are_open_to_their_callers_alone(access, openings, echo, ada, bob):
+    team = create_workspace(ada.principal, "Team")
+    Membership.objects.create(workspace=team, user=bob, role="manager")
+    groups = [Group.objects.create(name=name) for name in ("Lab", "Office")]
+    echo.groups.add(*groups)
+    ada.groups.add(*groups)
+    echo.access, echo.owner, echo.workspace = access, ada, team
+    callers = {
+        "ada": ada.principal,
+        "ada's key": ApiKey.issue(ada, "laptop")[0].principal,
+        "ada in the team": ada.principal_in(team.pk),
+        "bob": bob.principal,
+        "bob in the team": bob.principal_in(team.pk),
+        "anonymous": ANONYMOUS,
+    }
+    for echo.is_enabled in (True, False):
+        echo.save()
+        found = {name for name, principal in callers.items() if seen_by(principal) == ["echo"]}
+        assert found == (openings if echo.is_enabled else set())
+        assert found == {name for name, principal in callers.items() if echo.is_open_to(principal)}
 
 
 def test_who_sees_what_is_one_query(echo, countdown, ada, django_assert_num_queries):
@@ -54,59 +57,61 @@ def test_who_sees_what_is_one_query(echo, countdown, ada, django_assert_num_quer
         assert seen_by(principal) == ["countdown", "echo"]
 
 
-def test_an_agent_takes_the_media_types_it_names():
-    for modes, taken, refused in [
-        (["text/plain"], ["text/plain"], ["text/csv", "image/png"]),
-        (["text/*"], ["text/plain", "text/csv"], ["application/json"]),
-        (["*/*"], ["application/json", "image/png"], []),
-        (["image/png", "text/csv"], ["image/png", "text/csv"], ["text/plain"]),
-    ]:
-        agent = Agent(input_modes=modes)
-        assert all(agent.takes(media_type) for media_type in taken), modes
-        assert not any(agent.takes(media_type) for media_type in refused), modes
-
-
-def test_an_agent_says_of_itself_what_a_query_says(echo, ada, bob):
-    lab = Group.objects.create(name="Lab")
-    echo.groups.add(lab)
-    ada.groups.add(lab)
-    echo.workspace, echo.owner = ada.personal_workspace, ada
-    for access in Agent.Access.values:
-        for is_enabled in (True, False):
-            echo.access, echo.is_enabled = access, is_enabled
-            echo.save()
-            for principal in (ada.principal, bob.principal, ANONYMOUS):
-                assert echo.is_open_to(principal) == (seen_by(principal) == ["echo"])
-
-
-def test_an_agent_of_a_workspace_is_its_members_alone(echo, ada, bob):
-    Agent.objects.update(access="workspace", workspace=ada.personal_workspace)
-    assert seen_by(ada.principal) == ["echo"]
-    assert seen_by(ApiKey.issue(ada, "laptop")[0].principal) == ["echo"]
-    assert seen_by(bob.principal) == seen_by(ANONYMOUS) == []
-
-
-def test_an_agent_of_its_maker_is_theirs_alone(echo, ada, bob):
-    team = create_workspace(ada.principal, "Team")
-    Membership.objects.create(workspace=team, user=bob, role="manager")
-    Agent.objects.update(access="owner", owner=ada, workspace=team)
-    assert seen_by(ada.principal_in(team.pk)) == ["echo"]
-    assert seen_by(ada.principal) == seen_by(bob.principal_in(team.pk)) == seen_by(ANONYMOUS) == []
-
-
-def test_the_card_of_what_is_for_some_alone_is_closed_to_others(echo):
-    is_open = {}
+def test_only_cards_for_all_are_open(echo):
     for access in Agent.Access.values:
         Agent.objects.update(access=access)
         echo.access = access
-        is_open[access] = Agent.objects.with_open_card().exists()
-        assert echo.has_open_card == is_open[access]
-    assert is_open == {"public": True, "authenticated": True, "groups": False, "workspace": False, "owner": False}
+        is_open = access in ("public", "authenticated")
+        assert echo.has_open_card == Agent.objects.with_open_card().exists() == is_open
 
 
-def test_an_agent_is_not_kept_for_a_workspace_that_has_no_members(ada, echo):
+def test_no_agent_is_kept_for_nobody(ada, echo):
     echo.access = "workspace"
     with pytest.raises(ValidationError, match="has no members"):
         echo.full_clean()
     echo.workspace = ada.personal_workspace
     echo.full_clean()
+
+
+@pytest.mark.parametrize(
+    ("modes", "taken", "refused"),
+    [
+        (["text/plain"], ["text/plain"], ["text/csv", "image/png"]),
+        (["text/*"], ["text/plain", "text/csv"], ["application/json"]),
+        (["*/*"], ["application/json", "image/png"], []),
+        (["image/png", "text/csv"], ["image/png", "text/csv"], ["text/plain"]),
+    ],
+)
+def test_an_agent_takes_the_media_types_it_names(modes, taken, refused):
+    agent = Agent(input_modes=modes)
+    assert all(agent.takes(media_type) for media_type in taken)
+    assert not any(agent.takes(media_type) for media_type in refused)
+
+
+@pytest.mark.parametrize(
+    ("modes", "words"),
+    [
+        (["text/plain"], "text"),
+        (["text/*", "application/json", "image/png", "image/webp"], "text and pictures"),
+        (list(MODEL_INPUTS), "text, pictures, PDFs and Office documents"),
+        (["text/csv", "application/json"], "tables (CSV) and JSON"),
+        (["application/zip", "audio/*"], "sound and .zip files"),
+        (["text/plain", "*/*"], ""),
+    ],
+)
+def test_media_types_in_words(modes, words):
+    assert Intake(modes).words == words
+
+
+def test_file_dialogs_offer_code_for_any_text():
+    assert {"text/*", ".go", "image/png"} <= set(Intake(["text/*", "image/png"]).accept.split(","))
+    assert set(Intake(["text/csv"]).accept.split(",")) == {"text/csv", ".csv"}
+    assert Intake(["*/*"]).accept == ""
+
+
+def test_a_blind_model_is_given_no_pictures(settings):
+    agent = Agent(kind="model", slug="clerk", name="Clerk", input_modes=["text/*", "image/png"])
+    agent.skills = [{"id": "table", "inputModes": ["text/csv", "application/pdf"]}]
+    settings.LLM_MODEL = "deepseek-chat"
+    assert intake_of(agent).words == "text and PDFs"
+    assert "image/png" in intake_of(agent, {"model": "gpt-4o@work"}).modes

@@ -94,7 +94,7 @@ def test_an_agent_is_made_in_the_form(admin_client, admin_user, echo):
     assert LogEntry.objects.get().user == admin_user
 
 
-def test_the_form_shows_what_the_agent_is_and_sent_back_makes_no_version(admin_client):
+def test_an_unchanged_form_makes_no_version(admin_client):
     agent = saved(add(admin_client, skills=[skill(examples="One.")], servers=[server()], tools=["calculate"]))
     shown = admin_client.get(page_of(agent)).context["adminform"].form
     assert shown["instructions"].value() == "Answer in one sentence."
@@ -105,7 +105,7 @@ def test_the_form_shows_what_the_agent_is_and_sent_back_makes_no_version(admin_c
     assert agent.versions.count() == 2
 
 
-def test_two_versions_are_shown_side_by_side_and_a_version_is_had_as_a_file(admin_client):
+def test_versions_are_compared_and_downloaded(admin_client):
     agent = saved(add(admin_client, servers=[server(secret="s3cret")]))
     saved(change(admin_client, agent, instructions="Answer in <three> sentences."))
     version = Agent.objects.get().current_version
@@ -121,108 +121,91 @@ def test_two_versions_are_shown_side_by_side_and_a_version_is_had_as_a_file(admi
     assert "s3cret" not in file.content.decode()
 
 
-def test_what_cannot_be_is_refused_at_its_field(admin_client):
-    for values, field, sentence in [
-        ({"instructions": "  "}, "instructions", "This field is required."),
-        ({"slug": "tasks"}, "slug", "Choose another"),
-        ({"temperature": "nan"}, "temperature", "Enter a number"),
+@pytest.mark.parametrize(
+    ("values", "field", "sentence"),
+    [
         ({"tools": ["nothing"]}, "tools", "nothing is not one of the available choices"),
-        ({"agents": ["clerk"]}, "agents", "clerk is not one of the available choices"),
-        ({"servers": [{"url": "http://10.0.0.1/mcp", "header": "", "secret": ""}]}, "mcp_servers", "private network"),
-        ({"servers": [{"url": MCP, "header": "", "secret": "two\nlines"}]}, "mcp_servers", "rows that are marked"),
-        ({"skills": [skill(name="")]}, "skills", "rows that are marked"),
+        ({"servers": [server(url="http://10.0.0.1/mcp")]}, "mcp_servers", "private network"),
+        ({"servers": [server(secret="two\nlines")]}, "mcp_servers", "rows that are marked"),
         ({"skills-TOTAL_FORMS": "many"}, "skills", "ManagementForm"),
         ({"skills-TOTAL_FORMS": "5000"}, "skills", "at most 100"),
-    ]:
-        found = errors(add(admin_client, **values))
-        assert list(found) == [field], values
-        assert sentence in " ".join(found[field]), values
-        assert not Agent.objects.exists(), values
-    agent = saved(add(admin_client))
-    assert "agents" in errors(change(admin_client, agent, agents=["clerk"]))
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_field(admin_client, values, field, sentence):
+    found = errors(add(admin_client, **values))
+    assert list(found) == [field]
+    assert sentence in " ".join(found[field])
+    assert not Agent.objects.exists()
 
 
-def test_a_tool_that_is_gone_is_named_until_it_is_taken_away(admin_client):
+def test_a_lost_tool_is_named_until_removed(admin_client):
     agent = clerk(tools=["calculate"])
     AgentVersion.objects.filter(agent=agent).update(content={**agent.current_version.content, "tools": ["gone"]})
-    assert admin_client.get(action_of(agent, "try_it"), follow=True).redirect_chain[-1][0] == "/agents/clerk"
     assert "gone: no longer available" in admin_client.get(page_of(agent)).content.decode()
     assert "There is no tool gone." in errors(change(admin_client, agent, tools=["gone"]))["tools"][0]
     saved(change(admin_client, agent))
 
 
-def test_nobody_overwrites_a_version_that_they_have_not_seen_and_an_agent_goes_back(admin_client, admin_user):
+def test_unseen_versions_are_not_overwritten(admin_client, admin_user):
     agent = saved(add(admin_client))
     first = agent.current_version
     saved(change(admin_client, agent, instructions="Hers."))
     late = admin_client.post(page_of(agent), form(opened=1, instructions="His."))
     assert "Version 2 was saved by" in errors(late)["__all__"][0]
     assert Agent.objects.get().current_version.content["instructions"] == "Hers."
-    admin_client.post(action_of(first, "go_back"), {"_form_submitted": "True"})
+    admin_client.post(action_of(first, "revert"), {"_form_submitted": "True"})
     agent.refresh_from_db()
     assert (agent.current_version.number, agent.current_version.author) == (3, admin_user)
 
 
-def test_a_secret_stays_until_it_is_replaced_or_forgotten_and_goes_with_its_url_or_its_agent(admin_client):
+def test_a_secret_stays_until_replaced_forgotten_or_deleted(admin_client):
     agent = saved(add(admin_client, servers=[server(secret="opensesame")]))
     page = admin_client.get(page_of(agent)).content.decode()
     assert "opensesame" not in page
     assert "saved, not shown" in page
-    saved(change(admin_client, agent, servers=[server()]))
-    assert ToolSecret.objects.get().secret == "opensesame"
-    saved(change(admin_client, agent, servers=[server(secret="second")]))
-    assert ToolSecret.objects.get().secret == "second"
-    saved(change(admin_client, agent, servers=[server(url="https://other.example.org/mcp")]))
-    assert not ToolSecret.objects.exists()
-    saved(change(admin_client, agent, servers=[server(secret="third")]))
-    saved(change(admin_client, agent, servers=[server(forget="on")]))
-    assert not ToolSecret.objects.exists()
-    saved(change(admin_client, agent, servers=[server(secret="fourth")]))
+    for sent, kept in (
+        (server(), ["opensesame"]),
+        (server(secret="second"), ["second"]),
+        (server(url="https://other.example.org/mcp"), []),
+        (server(secret="third"), ["third"]),
+        (server(forget="on"), []),
+        (server(secret="fourth"), ["fourth"]),
+    ):
+        saved(change(admin_client, agent, servers=[sent]))
+        assert [one.secret for one in ToolSecret.objects.all()] == kept
     delete = reverse("admin:agents_agent_delete", args=[agent.pk])
     assert admin_client.post(delete, {"post": "yes"}).status_code == 302
     assert [kind.objects.count() for kind in (Agent, AgentVersion, ToolSecret)] == [0, 0, 0]
 
 
-def operator(django_user_model, *permissions):
-    user = django_user_model.objects.create_user("operator@example.org", "p", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    return user
+def test_each_right_is_needed_for_its_act(client, django_user_model, admin_client):
+    def sign_in(*permissions):
+        user = django_user_model.objects.create_user(f"{permissions}@example.org", "p", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+        client.force_login(user)
 
-
-def test_who_may_only_look_makes_and_changes_nothing(client, django_user_model):
-    agent = clerk()
-    first = clerk(name="Other").versions.last()
-    client.force_login(operator(django_user_model, "view_agent", "view_agentversion"))
-    assert client.get(page_of(agent)).status_code == 200
-    assert add(client, slug="another").status_code == 403
-    assert change(client, agent, instructions="Mine.").status_code == 403
-    page = reverse("admin:agents_agentversion_change", args=[first.pk])
-    assert client.get(page).status_code == 200
-    assert "Go back to it" not in client.get(page).content.decode()
-    assert client.post(action_of(first, "go_back")).status_code == 403
-    assert Agent.objects.get().current_version.number == 2
-
-
-def test_who_may_not_look_sees_no_version_and_nobody_changes_one_in_its_page(client, django_user_model, admin_client):
-    version = clerk().current_version
-    client.force_login(operator(django_user_model, "view_user"))
-    assert client.get(reverse("admin:agents_agentversion_change", args=[version.pk])).status_code == 403
-    assert client.get(action_of(version, "download")).status_code == 403
-    page = reverse("admin:agents_agentversion_change", args=[clerk().current_version_id])
-    assert admin_client.post(page, {"note": "x"}).status_code == 403
+    agent, first = clerk(), clerk(name="Other").versions.last()
+    version = reverse("admin:agents_agentversion_change", args=[first.pk])
+    deletions = [reverse("admin:agents_agent_delete", args=[agent.pk]), version.replace("change", "delete")]
+    sign_in("view_agent", "view_agentversion")
+    assert client.get(page_of(agent)).status_code == client.get(version).status_code == 200
+    assert "Go back to it" not in client.get(version).content.decode()
+    for refused in (
+        add(client, slug="another"),
+        change(client, agent, instructions="Mine."),
+        client.post(action_of(first, "revert")),
+    ):
+        assert refused.status_code == 403
+    sign_in("view_agent", "change_agent", "view_agentversion")
+    assert {client.post(page, {"post": "yes"}).status_code for page in deletions} == {403}
+    sign_in("view_user")
+    assert client.get(version).status_code == client.get(action_of(first, "download")).status_code == 403
+    assert admin_client.post(version, {"note": "x"}).status_code == 403, "nobody changes a version"
     assert admin_client.get(reverse("admin:agents_agentversion_add")).status_code == 403
+    assert Agent.objects.get().current_version.number == AgentVersion.objects.count() == 2
 
 
-def test_who_may_not_delete_agents_deletes_no_versions_either(client, django_user_model):
-    agent = clerk()
-    client.force_login(operator(django_user_model, "view_agent", "change_agent", "view_agentversion"))
-    assert client.post(reverse("admin:agents_agent_delete", args=[agent.pk]), {"post": "yes"}).status_code == 403
-    version = reverse("admin:agents_agentversion_delete", args=[agent.current_version_id])
-    assert client.post(version, {"post": "yes"}).status_code == 403
-    assert AgentVersion.objects.exists()
-
-
-def test_the_pages_cost_the_same_however_many_versions_there_are(admin_client, django_assert_max_num_queries):
+def test_pages_cost_the_same_with_many_versions(admin_client, django_assert_max_num_queries):
     for number in range(8):
         agent = clerk(instructions=f"Number {number}.")
     versions = reverse("admin:agents_agentversion_changelist")

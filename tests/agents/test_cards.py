@@ -1,14 +1,16 @@
-"""The SDK's types accept every card, with all required fields."""
+"""The SDK's types accept every card, signed over its canonical form (A2A 1.0 §8.4, RFC 8785)."""
 
 import pytest
+import rfc8785
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
-from apps.agents import cards
-from apps.agents.models import Agent
+from apps.agents import card_signatures, cards, signing
+from apps.agents.models import Agent, SigningKey
 from apps.agents.registration import register_hosted
+from apps.agents.signing import rotate_key
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 BARE = Agent(slug="bare", name="Bare", description="Nothing but a name.", handler="x:Y")
 
@@ -18,14 +20,9 @@ def parsed(agent: Agent) -> AgentCard:
     return ParseDict(cards.agent_card(agent), AgentCard(), ignore_unknown_fields=False)
 
 
-@pytest.fixture(params=["hello", "bare"])
-def agent(request):
-    if request.param == "bare":
-        return BARE
-    return register_hosted(request.param, f"examples.agents.{request.param}:{request.param.capitalize()}")
-
-
-def test_a_card_has_all_that_the_protocol_requires_and_absolute_urls(agent, settings):
+@pytest.mark.parametrize("described", [True, False])
+def test_a_card_has_all_that_the_protocol_requires(described, settings):
+    agent = register_hosted("hello", "examples.agents.hello:Hello") if described else BARE
     card = parsed(agent)
     assert all((card.name, card.description, card.version, card.default_input_modes, card.default_output_modes))
     assert card.HasField("capabilities")
@@ -43,13 +40,7 @@ def test_a_card_has_all_that_the_protocol_requires_and_absolute_urls(agent, sett
     ]
 
 
-def test_card_says_usual_duration(echo):
-    echo.capabilities = {"usualSeconds": 90}
-    [declared] = [one for one in parsed(echo).capabilities.extensions if one.uri.endswith("/ext/duration/v1")]
-    assert declared.params["usualSeconds"] == 90
-
-
-def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):
+def test_a_card_asks_for_a_key_unless_public(echo):
     card = parsed(echo)
     assert card.security_schemes["apiKey"].http_auth_security_scheme.scheme == "Bearer"
     assert "apiKey" in card.security_requirements[0].schemes
@@ -57,8 +48,83 @@ def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):
     assert not parsed(echo).security_schemes
     assert not parsed(echo).security_requirements
     capabilities = parsed(echo).capabilities
-    assert capabilities.streaming
-    assert capabilities.push_notifications
+    assert (capabilities.streaming, capabilities.push_notifications) == (True, True)
     assert not capabilities.extended_agent_card
-    echo.capabilities = {"streaming": False}
+    echo.capabilities = {"streaming": False, "usualSeconds": 90}
     assert not parsed(echo).capabilities.streaming
+    [declared] = [one for one in parsed(echo).capabilities.extensions if one.uri.endswith("/ext/duration/v1")]
+    assert declared.params["usualSeconds"] == 90
+
+
+EXAMPLE = {
+    "name": "Example Agent",
+    "description": "",
+    "capabilities": {"streaming": False, "pushNotifications": False, "extensions": []},
+    "skills": [],
+}
+
+
+def test_required_and_set_optional_fields_stay():
+    for given, kept in [
+        ({"version": ""}, {"version": ""}),
+        ({"iconUrl": ""}, {"iconUrl": ""}),
+        ({"icon_url": "u"}, {"iconUrl": "u"}),
+        ({"iconUrl": None}, {}),
+        ({"signatures": [{"protected": "p", "signature": "s"}]}, {}),
+        ({"unknown": 1}, {}),
+        ({"securityRequirements": []}, {}),
+        ({"supportedInterfaces": []}, {"supportedInterfaces": []}),
+        (
+            {"supportedInterfaces": [{"url": "", "tenant": "", "protocolVersion": ""}]},
+            {"supportedInterfaces": [{"url": "", "protocolVersion": ""}]},
+        ),
+        (
+            {"capabilities": {"extensions": [{"uri": "", "required": False, "description": "", "params": {"a": []}}]}},
+            {"capabilities": {"extensions": [{"params": {"a": []}}]}},
+        ),
+        (
+            {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer", "description": ""}}}},
+            {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}},
+        ),
+        ({"skills": [{"id": "a", "tags": [], "examples": [], "x": 1}]}, {"skills": [{"id": "a", "tags": []}]}),
+    ]:
+        assert card_signatures.card_content(given) == kept, given
+    assert rfc8785.dumps(card_signatures.card_content(EXAMPLE)) == (
+        b'{"capabilities":{"pushNotifications":false,"streaming":false},"description":"","name":"Example Agent",'
+        b'"skills":[]}'
+    )
+
+
+def test_what_is_shown_is_what_was_signed(echo):
+    shown = card_signatures.signed_card(cards.agent_card(echo), echo)
+    [signature] = shown.pop("signatures")
+    key = SigningKey.objects.get()
+    detached = f"{signature['protected']}..{signature['signature']}"
+    signing.verify(detached, rfc8785.dumps(shown), key.public, key.algorithm)
+    known = {"alg": "EdDSA", "kid": key.kid, "typ": "JOSE"}
+    assert signing.unverified_header(detached) == {**known, "jku": "http://127.0.0.1:8000/.well-known/jwks.json"}
+    with pytest.raises(signing.BadSignature):
+        signing.verify(detached, rfc8785.dumps({**shown, "name": "Echp"}), key.public, key.algorithm)
+
+
+def test_a_card_is_signed_once(echo, monkeypatch, django_assert_num_queries):
+    first = card_signatures.signed_card(cards.agent_card(echo), echo)
+    monkeypatch.setattr(signing.Signer, "sign", None)
+    with django_assert_num_queries(0):
+        assert card_signatures.signed_card(cards.agent_card(echo), echo) == first
+
+
+def test_the_etag_changes_with_card_and_key(echo):
+    def validator():
+        return card_signatures.card_etag(card_signatures.signed_card(cards.agent_card(echo), echo))
+
+    rotate_key(echo, "ES256")
+    before = validator()
+    card_signatures._sign.cache_clear()  # as in another process, with another signature
+    assert validator() == before
+    assert before.startswith('"')
+    echo.description = "Says it differently."
+    described = validator()
+    assert described != before
+    rotate_key(echo)
+    assert validator() != described

@@ -3,11 +3,11 @@
 import pytest
 from django.core.exceptions import ValidationError
 
-import outbound
 from apps.agents import definitions
 from apps.agents.definitions import MAX_FILE_BYTES, Definition, as_yaml
-from apps.agents.registration import register_hosted, register_model
-from outbound.targets import Allowed
+from apps.agents.registration import register_model
+from parley import outbound
+from parley.outbound.targets import Allowed
 from tests.agents.definitions import PLAIN, clerk, definition
 
 pytestmark = pytest.mark.django_db
@@ -34,14 +34,14 @@ FULL = {
 }
 
 
-def test_a_definition_may_say_everything_and_is_read_as_it_was_written(echo):
+def test_a_definition_is_read_as_it_was_written(echo):
     register_model("clerk", Definition.read(FULL))
     read = Definition.from_yaml(as_yaml(Definition.read(FULL).content))
     assert read == Definition.read(FULL)
     assert "instructions: |-\n  Answer in one sentence.\n\n  Be kind: no shouting.\n" in as_yaml(read.content)
 
 
-def test_a_skill_without_an_id_has_one_made_of_its_name():
+def test_a_skills_id_is_made_of_its_name():
     assert definition(skills=FULL["skills"]).stated["skills"][0]["id"] == "sort-mail"
     assert definition(skills=[{"name": "整理", "description": "d"}]).skills[0].id == "skill"
     told = {"id": "clerk", "name": "Clerk", "description": "Answers letters.", "tags": ["general"]}
@@ -49,8 +49,9 @@ def test_a_skill_without_an_id_has_one_made_of_its_name():
     assert definition(instructions="one\r\ntwo\r\n") == definition(instructions="one\ntwo")
 
 
-def test_what_cannot_be_is_refused_at_its_field():
-    for fields, field, sentence in [
+@pytest.mark.parametrize(
+    ("fields", "field", "sentence"),
+    [
         ({"instructions": "  "}, "instructions", "cannot be empty"),
         ({"instructions": "a\0b"}, "instructions", "without control characters"),
         ({"name": "n" * 121}, "name", "at most 120 characters"),
@@ -68,48 +69,44 @@ def test_what_cannot_be_is_refused_at_its_field():
         ({"skills": [{"name": "A", "description": "a"}] * 2}, "skills", "Two skills have the id a."),
         ({"skills": [{"name": "A"}]}, "skills", "0.description: Field required."),
         ({"unknown": 1}, "unknown", "not permitted"),
-    ]:
-        found = problems(**fields)
-        assert list(found) == [field], fields
-        assert sentence in found[field], fields
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_field(fields, field, sentence):
+    found = problems(**fields)
+    assert list(found) == [field]
+    assert sentence in found[field]
 
 
-def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
+def test_operators_may_open_a_private_tool_server(monkeypatch):
     monkeypatch.setattr(outbound, "_guard", outbound.Guard(Allowed.read(["127.0.0.1"])))
     clerk(mcp_servers=[{"url": "http://127.0.0.1:9/mcp"}])
 
 
-def test_a_file_that_is_no_definition_is_refused():
-    for text, sentence in [
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
         ("[1, 2]", "Write a mapping"),
         ("a: [", "This is not valid YAML (line 1)"),
         ("!!python/object/apply:os.system ['true']", "This is not valid YAML"),
         ("name: x" + " " * MAX_FILE_BYTES, "larger than 200,000 bytes"),
         ("a: &a [1]\nb: *a\n", "Field required"),
         ("name: !!bool maybe", "This is not valid YAML"),
-        ("name: !!int ''", "This is not valid YAML"),
-        ("name: !!timestamp now", "This is not valid YAML"),
-    ]:
-        with pytest.raises(ValidationError) as caught:
-            Definition.from_yaml(text)
-        assert sentence in " ".join(caught.value.messages), text
+    ],
+    ids=["list", "open", "tag", "large", "alias", "value"],
+)
+def test_a_file_that_is_no_definition_is_refused(text, sentence):
+    with pytest.raises(ValidationError) as caught:
+        Definition.from_yaml(text)
+    assert sentence in " ".join(caught.value.messages)
 
 
-def test_a_slug_of_an_agent_with_a_handler_is_not_taken_over(echo):
-    with pytest.raises(ValidationError, match="another kind"):
-        register_model("echo", definition())
-    clerk()
-    with pytest.raises(ValidationError, match="without code"):
-        register_hosted("clerk", "examples.agents.echo:Echo")
-
-
-def test_a_module_whose_functions_cannot_be_offered_is_named_in_a_sentence(settings):
+def test_a_module_without_offerable_tools_is_named(settings):
     for module, sentence in [
         ("tests.agents.another_clock", "Two functions of AGENT_TOOLS are named current_time."),
         ("nowhere.tools", "'nowhere.tools' of AGENT_TOOLS cannot be imported"),
         ("tests.agents.definitions", "has no tools: mark its functions with @tool()."),
     ]:
-        settings.AGENT_TOOLS = ["apps.features.model_agents.tools", module]
+        settings.AGENT_TOOLS = ["apps.model_agents.tools", module]
         assert sentence in problems(tools=["current_time"])["tools"], module
     settings.AGENT_TOOLS = ["tests.agents.another_clock"]
     [offered] = definitions.registered_tools().values()

@@ -1,4 +1,4 @@
-"""Permitted agents are found by words and by their cards."""
+"""Permitted agents are found by words and by their cards; skills match a text by the words that they share."""
 
 import pytest
 from django.utils import timezone
@@ -6,9 +6,7 @@ from django.utils import timezone
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import house_workspace
-from apps.agents.search import categories_of, find_agents, modes_of, tags_of
-
-pytestmark = pytest.mark.django_db
+from apps.agents.search import SkillIndex, categories_of, find_agents, modes_of, tags_of, words_of
 
 
 def made(name, *skills, **fields):
@@ -35,55 +33,50 @@ def found(*text, principal=ANONYMOUS, **asked):
     return [agent.slug for agent in find_agents(principal, *text, **asked)]
 
 
-def test_words_find_what_agents_and_their_skills_say(polyglot, painter):
-    for text, slugs in [
-        ("", ["painter", "polyglot"]),
-        ("translate", ["polyglot"]),
-        ("please translate this into FRENCH", ["polyglot"]),
-        ("paints", ["painter"]),
-        ("poly", ["polyglot"]),
-        ("pictures or language", ["painter", "polyglot"]),
-        ("submarine", []),
-        ("   ", ["painter", "polyglot"]),
-    ]:
-        assert sorted(found(text)) == slugs, text
+def changed(agent, **fields):
+    Agent.objects.filter(pk=agent.pk).update(**fields)
 
 
-def test_filters_narrow_what_is_found(polyglot, painter):
-    for asked, slugs in [
-        ({"skill": "translate"}, ["polyglot"]),
-        ({"skill": "Draw Pictures"}, ["painter"]),
-        ({"skill": "draw"}, []),
-        ({"tag": "french"}, ["polyglot"]),
-        ({"tag": "fren"}, []),
-        ({"mode": "audio/mpeg"}, ["polyglot"]),
-        ({"mode": "image/png"}, ["painter"]),
-        ({"mode": "image/*"}, ["painter"]),
-        ({"mode": "text/plain"}, ["painter", "polyglot"]),
-        ({"kind": "remote", "tag": "art"}, ["painter"]),
-        ({"kind": "hosted"}, []),
-        ({"health": "degraded"}, []),
+def test_words_and_filters_narrow_what_is_found(polyglot, painter):
+    changed(painter, category="Art")
+    for text, asked, slugs in [
+        ("", {}, ["painter", "polyglot"]),
+        ("please translate this into FRENCH", {}, ["polyglot"]),
+        ("paints", {}, ["painter"]),
+        ("poly", {}, ["polyglot"]),
+        ("pictures or language", {}, ["painter", "polyglot"]),
+        ("submarine", {}, []),
+        ("", {"skill": "Draw Pictures"}, ["painter"]),
+        ("", {"skill": "draw"}, []),
+        ("", {"tag": "french"}, ["polyglot"]),
+        ("", {"tag": "fren"}, []),
+        ("", {"mode": "audio/mpeg"}, ["polyglot"]),
+        ("", {"mode": "image/*"}, ["painter"]),
+        ("", {"mode": "text/plain"}, ["painter", "polyglot"]),
+        ("", {"kind": "remote", "tag": "art"}, ["painter"]),
+        ("", {"kind": "hosted"}, []),
+        ("", {"health": "degraded"}, []),
+        ("", {"category": "art"}, ["painter"]),
+        ("", {"category": "Sports"}, []),
     ]:
-        assert found(**asked) == slugs, asked
+        assert sorted(found(text, **asked)) == slugs, (text, asked)
     agents = Agent.objects.all()
-    assert tags_of(agents) == ["French", "art", "language"]
+    assert (tags_of(agents), categories_of(agents)) == (["French", "art", "language"], ["Art"])
     assert modes_of(agents) == ["audio/mpeg", "image/png", "text/plain"]
 
 
-def test_an_agent_that_is_not_well_comes_later_and_is_not_dropped(polyglot, painter):
-    Agent.objects.filter(pk=painter.pk).update(health="unavailable")
-    assert found() == ["polyglot", "painter"]
-    assert found("agent paints pictures polyglot")[-1] == "painter"
-    assert found(health="unavailable") == ["painter"]
-
-
-def test_an_unlisted_agent_is_not_found_and_still_open_to_those_who_may_use_it(polyglot, painter, ada):
-    Agent.objects.filter(pk=painter.pk).update(listed=False)
-    assert found() == found("pictures language") == ["polyglot"]
+def test_unlisted_disabled_and_forbidden_agents_are_not_found(polyglot, painter, ada):
+    changed(painter, access="authenticated")
+    assert found("pictures") == []
+    assert found("pictures", principal=ada.principal) == ["painter"]
+    changed(painter, listed=False)
+    assert found("pictures language", principal=ada.principal) == ["polyglot"]
     assert Agent.objects.get(slug="painter").is_open_to(ada.principal)
+    changed(polyglot, is_enabled=False)
+    assert found("translate", principal=ada.principal) == []
 
 
-def test_without_words_the_pinned_the_last_used_and_the_most_used_come_first(db):
+def test_own_pinned_healthy_and_used_come_first(ada, echo):
     for name in ("Alpha", "Beta", "Gamma", "Delta", "Epsilon", "Zeta"):
         made(name)
     Agent.objects.filter(slug="zeta").update(pinned=1)
@@ -94,24 +87,12 @@ def test_without_words_the_pinned_the_last_used_and_the_most_used_come_first(db)
     order = [agent.slug for agent in find_agents(ANONYMOUS, last_used=used)]
     assert order == ["zeta", "epsilon", "delta", "gamma", "beta", "alpha"]
     assert found() == ["zeta", "epsilon", "gamma", "beta", "delta", "alpha"]
+    assert found("alpha beta agent")[-1] == "alpha", "although its words fit best"
+    changed(echo, owner=ada)
+    assert found(principal=ada.principal)[0] == "echo"
 
 
-def test_a_category_is_a_filter(polyglot, painter):
-    Agent.objects.filter(pk=painter.pk).update(category="Art")
-    assert found(category="art") == ["painter"]
-    assert found(category="Sports") == []
-    assert categories_of(Agent.objects.all()) == ["Art"]
-
-
-def test_nobody_finds_what_they_may_not_use(polyglot, painter, ada):
-    Agent.objects.filter(pk=painter.pk).update(access="authenticated")
-    Agent.objects.filter(pk=polyglot.pk).update(is_enabled=False)
-    assert found("pictures") == []
-    assert found("pictures", principal=ada.principal) == ["painter"]
-    assert found("translate", principal=ada.principal) == []
-
-
-def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_queries):
+def test_finding_is_one_query_however_many_there_are(db, django_assert_num_queries):
     for number in range(200):
         agent = made(f"Agent{number}", skill(f"Skill {number}", "art"))
         AgentStats.objects.create(agent=agent, updated_at=timezone.now())
@@ -121,6 +102,48 @@ def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_qu
         assert len(find_agents(ANONYMOUS)) == 200
 
 
-def test_ones_own_agents_come_first(ada, echo, countdown):
-    Agent.objects.filter(pk=countdown.pk).update(owner=ada)
-    assert found(principal=ada.principal)[0] == "countdown"
+# How well a skill fits a text
+
+TRANSLATE = skill("Translate", "french", "german", description="Turns a text into another language.")
+COUNT = skill("Countdown", "numbers", description="Counts from a number.")
+OTHERS = [skill(f"Other{number}", description=f"Handles case{number} of numbers.") for number in range(1000)]
+
+
+def scores(asked, *skills):
+    return SkillIndex(skills).scores(words_of(asked))
+
+
+def test_telling_words_are_found_in_any_script():
+    for text, words in [
+        ("Translate the TEXT, please!", ["translate", "text"]),
+        ("Straße CAFÉ файл", ["strasse", "café", "файл"]),
+        ("ﬁle x_y _z_ 3.5", ["file", "x_y", "z"]),
+        ("翻訳して", ["翻訳", "訳し", "して"]),
+        ("猫 cat猫", ["猫", "cat", "猫"]),
+        ("don't", []),
+    ]:
+        assert words_of(text) == words, text
+
+
+def test_a_skill_is_found_by_any_field():
+    assert scores("translate into French", TRANSLATE, COUNT) == [pytest.approx(2 / 3, abs=1e-3), 0.0]
+    assert scores("bake bread", TRANSLATE, COUNT) == [0.0, 0.0]
+    assert SkillIndex([]).matches(["translate"]) == []
+    for fields in ({"name": "Zebra"}, {"description": "zebra"}, {"tags": ["zebra"]}, {"examples": ["zebra"]}):
+        assert scores("a ZEBRA", skill("S") | fields)[0] > 0.4, fields
+    [match] = SkillIndex([TRANSLATE]).matches(words_of("Translate into French or german"))
+    assert match.words == ("translate", "french", "german")
+    assert match.reasons == ["shares the words translate, french, german"]
+    assert match.tags == ["french", "german"]
+
+
+def test_rare_words_count_more_than_common_ones():
+    for words, score in [(1, 1 / 2), (2, 2 / 3), (3, 3 / 4)]:
+        named = " ".join(f"rare{number}" for number in range(words))
+        assert scores(named, skill("S", description=named))[0] == pytest.approx(score, abs=1e-3), words
+    once, twice, often = (scores("x1", skill("S", description="x1 " * number))[0] for number in (1, 2, 50))
+    assert once < twice < often < 0.7
+    alone = scores("translate into french", TRANSLATE)[0]
+    assert scores("translate into french", TRANSLATE, *OTHERS)[0] == pytest.approx(alone, abs=1e-4)
+    assert scores("numbers", COUNT)[0] == pytest.approx(0.5, abs=1e-3)
+    assert scores("numbers", COUNT, *OTHERS)[0] < 0.05

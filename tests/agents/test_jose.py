@@ -40,20 +40,15 @@ def test_what_was_signed_is_good(private):
     known = {"alg": private["alg"], "kid": signer(private).kid, "typ": "JOSE"}
     assert signing.unverified_header(signature) == {**known, "jku": "https://example.org/jwks.json"}
     assert signature.split(".")[1] == ""
+    assert private["d"] not in repr(signer(private))
 
 
-def test_the_thumbprint_is_that_of_rfc_8037():
-    key = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
-    assert signing.thumbprint(key) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
-
-
-def test_the_signature_is_that_of_rfc_8037():
-    """Appendix A.4, with its payload, key and header."""
+def test_thumbprint_and_signature_are_those_of_rfc_8037():
+    """Appendix A.3 and A.4, with their payload, key and header."""
     public = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
-    signature = (
-        "eyJhbGciOiJFZERTQSJ9..hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
-    )
-    signing.verify(signature, b"Example of Ed25519 signing", public, "EdDSA")
+    assert signing.thumbprint(public) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+    signature = "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
+    signing.verify(f"eyJhbGciOiJFZERTQSJ9..{signature}", b"Example of Ed25519 signing", public, "EdDSA")
 
 
 def test_no_character_of_a_signature_may_change(private):
@@ -65,7 +60,7 @@ def test_no_character_of_a_signature_may_change(private):
                     check(signature[:at] + new + signature[at + 1 :], PAYLOAD, private)
 
 
-def test_no_byte_of_the_payload_may_change_and_none_that_comes_along_is_looked_at(private):
+def test_no_byte_of_the_payload_may_change(private):
     signature = signer(private).sign(PAYLOAD)
     for other in (b"", PAYLOAD + b" ", PAYLOAD[:-1], PAYLOAD.replace(b"1", b"2")):
         with pytest.raises(BadSignature):
@@ -75,7 +70,7 @@ def test_no_byte_of_the_payload_may_change_and_none_that_comes_along_is_looked_a
         check(f"{protected}.{encoded(PAYLOAD)}.{signature}", PAYLOAD, private)
 
 
-def test_neither_another_key_nor_another_algorithm_does(private):
+def test_another_key_or_algorithm_verifies_nothing(private):
     signature = signer(private).sign(PAYLOAD)
     with pytest.raises(BadSignature):
         check(signature, PAYLOAD, {**signing.generate_key(private["alg"]), "alg": private["alg"]})
@@ -93,20 +88,13 @@ def test_no_algorithm_beyond_the_list_is_accepted(private):
         for algorithm in ("", named):
             with pytest.raises(BadSignature):
                 check(signature, PAYLOAD, private, algorithm)
-
-
-def test_nothing_is_signed_by_another_algorithm():
     weak = Signer("kid", "HS256", timezone.now(), OctKey.generate_key(256))
     with pytest.raises(Exception, match="HS256 is not among EdDSA, ES256"):
         weak.sign(PAYLOAD)
 
 
-def test_what_is_no_signature_is_a_bad_one(private):
+def test_no_signature_at_all_is_bad(private):
     heads = [encoded([]), encoded(b"{"), encoded({}), encoded(b"[" * 100_000)]
     for signature in ["", ".", "..", "a..b", "a.b.c", "a..b.c", "é..é", "x" * 9, *(f"{one}..x" for one in heads)]:
         with pytest.raises(BadSignature):
             check(signature, PAYLOAD, private)
-
-
-def test_a_signer_does_not_show_its_key(private):
-    assert private["d"] not in repr(signer(private))

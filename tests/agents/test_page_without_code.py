@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-import db
 from apps.engine import accept
+from parley import db
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint
 from tests.llm.endpoint import calls, says

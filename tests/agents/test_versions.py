@@ -24,7 +24,7 @@ def numbers(agent) -> list[int]:
     return list(agent.versions.order_by("number").values_list("number", flat=True))
 
 
-def test_a_change_makes_a_version_and_the_same_again_makes_none():
+def test_only_a_change_makes_a_version():
     agent = clerk()
     assert clerk().pk == agent.pk
     assert numbers(agent) == [1]
@@ -35,9 +35,12 @@ def test_a_change_makes_a_version_and_the_same_again_makes_none():
     register_model("clerk", definition(instructions="Answer in two sentences."), access="public")
     assert Agent.objects.get().access == "public"
     assert numbers(agent) == [1, 2], "a policy is no part of a version"
+    shown = cards.agent_card(clerk(name="Chief clerk", streaming=False, input_modes=["image/*"]))
+    assert (shown["version"], shown["name"], shown["defaultInputModes"]) == ("1.2.0", "Chief clerk", ["image/*"])
+    assert (shown["capabilities"]["streaming"], shown["capabilities"]["pushNotifications"]) == (False, True)
 
 
-def test_a_version_names_its_content_by_its_sha256_and_is_never_changed():
+def test_a_version_has_a_hash_and_never_changes():
     version = AgentVersion.objects.get(pk=clerk(temperature=0.5).current_version_id)
     assert version.sha256 == hashlib.sha256(rfc8785.dumps(version.content)).hexdigest()
     assert version.content["temperature"] == 0.5
@@ -47,7 +50,7 @@ def test_a_version_names_its_content_by_its_sha256_and_is_never_changed():
         version.save()
 
 
-def test_a_hosted_agent_has_versions_of_what_it_says_of_itself():
+def test_a_hosted_agent_has_versions():
     agent = register_hosted("greeter", ECHO)
     register_hosted("greeter", ECHO, access="public")
     assert numbers(agent) == [1]
@@ -59,7 +62,7 @@ def test_a_hosted_agent_has_versions_of_what_it_says_of_itself():
         revert(agent.current_version, None)
 
 
-def test_an_agent_goes_back_to_a_version_by_a_new_one(ada):
+def test_going_back_makes_a_new_version(ada):
     agent = clerk(name="First", skills=[{"name": "Sort", "description": "Sorts."}])
     first = agent.current_version
     clerk(name="Second")
@@ -76,7 +79,7 @@ def test_an_agent_goes_back_to_a_version_by_a_new_one(ada):
     ]
 
 
-def test_an_agent_does_not_go_back_to_what_cannot_work_any_more():
+def test_no_agent_goes_back_to_what_cannot_work():
     first = clerk("asker", agents=[clerk("helper").slug]).current_version
     agent = clerk("asker")
     Agent.objects.get(slug="helper").delete()
@@ -85,17 +88,9 @@ def test_an_agent_does_not_go_back_to_what_cannot_work_any_more():
     assert numbers(agent) == [1, 2]
 
 
-def test_the_card_counts_the_versions_and_follows_the_definition():
-    assert cards.agent_card(clerk())["version"] == "1.0.0"
-    shown = cards.agent_card(clerk(name="Chief clerk", streaming=False, input_modes=["image/*"]))
-    assert (shown["version"], shown["name"], shown["defaultInputModes"]) == ("1.1.0", "Chief clerk", ["image/*"])
-    assert shown["capabilities"]["streaming"] is False
-    assert shown["capabilities"]["pushNotifications"] is True
-
-
 @pytest.mark.services("two transactions wait for each other")
 @pytest.mark.django_db(transaction=True)
-def test_two_that_change_an_agent_at_once_make_two_versions_one_after_the_other():
+def test_two_changes_at_once_make_two_versions():
     agent = clerk()
 
     def change(text):
@@ -111,7 +106,7 @@ def test_two_that_change_an_agent_at_once_make_two_versions_one_after_the_other(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_version_is_looked_up_once_in_a_process(django_assert_num_queries):
+def test_a_version_is_looked_up_once(django_assert_num_queries):
     key = clerk().current_version_id
     with django_assert_num_queries(1):
         assert versions.version_at(key) is versions.version_at(key)

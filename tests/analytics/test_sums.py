@@ -9,9 +9,10 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from apps.features.analytics import rollup
-from apps.features.analytics.counting import RUNS, percentile, time_bucket
-from apps.features.analytics.models import CountedHour, Figure, Position
+from apps.analytics import rollup
+from apps.analytics.counting import RUNS, percentile, time_bucket
+from apps.analytics.models import CountedHour, Figure, Position
+from apps.analytics.reading import Period, read
 from apps.record.execution import Run
 from apps.record.models import Context, Event
 from tests.analytics import worlds
@@ -38,21 +39,17 @@ def rows(chance, ada, bob, echo, countdown, monkeypatch) -> list[Run]:
     return made
 
 
-def periods() -> list[tuple[datetime.datetime, datetime.datetime]]:
+def assert_sums_are_right() -> None:
     now = timezone.now()
     hour = hour_of(now)
     slice_ = now - datetime.timedelta(minutes=now.minute % 5, seconds=now.second, microseconds=now.microsecond)
-    return [
+    for begin, end in (
         (slice_ - datetime.timedelta(minutes=55), now),
         (hour - 23 * HOUR, now),
         (hour - 100 * HOUR, now),
         (hour - 50 * HOUR, hour - 3 * HOUR),
         (hour - 2 * HOUR, hour - HOUR),
-    ]
-
-
-def assert_sums_are_right() -> None:
-    for begin, end in periods():
+    ):
         assert counted_by_sums(begin, end) == counted_directly(begin, end)
 
 
@@ -63,18 +60,19 @@ def delete(runs: list[Run]) -> None:
     contexts.delete()
 
 
-def test_they_equal_the_rows_before_between_and_after_the_jobs(rows):
+def test_they_equal_the_rows_at_all_times(rows):
     assert_sums_are_right()
     assert rollup.catch_up(RUNS)
-    assert_sums_are_right()
-    rollup.keep_up()
-    assert_sums_are_right()
-    rollup.keep_up()
+    for _ in range(2):
+        assert_sums_are_right()
+        rollup.keep_up()
     assert_sums_are_right()
     assert Position.objects.get(source="run").until < ago(seconds=59)
+    oldest = Figure.objects.filter(span=rollup.SLICE).order_by("start")[0]
+    assert rollup.moment_of(oldest.start) > ago(hours=27), "five minutes are kept for a day only"
 
 
-def test_rows_that_come_late_are_deleted_or_rated_again_are_noticed(rows, chance, ada, echo):
+def test_late_deleted_and_rerated_rows_count(rows, chance, ada, echo):
     rollup.keep_up()
     for hours in (30, 30, 5, 500):
         random_run(chance, [ada], [echo], ago(hours=hours))
@@ -87,7 +85,7 @@ def test_rows_that_come_late_are_deleted_or_rated_again_are_noticed(rows, chance
     assert counted_by_sums(*far) == counted_directly(*far) != {}
 
 
-def test_a_check_of_many_rows_goes_on_where_the_last_one_ended(rows, monkeypatch):
+def test_checks_go_on_where_the_last_ended(rows, monkeypatch):
     rollup.keep_up()
     monkeypatch.setattr(rollup, "CHECKED_ROWS", 10)
     delete(rows[::2])
@@ -96,7 +94,7 @@ def test_a_check_of_many_rows_goes_on_where_the_last_one_ended(rows, monkeypatch
     assert_sums_are_right()
 
 
-def test_a_rebuild_makes_the_same_sums_and_mends_wrong_ones(rows, capsys):
+def test_a_rebuild_mends_wrong_sums(rows, capsys):
     rollup.keep_up()
     Figure.objects.filter(topic="run.state").update(number=1_000)
     call_command("rebuild_analytics")
@@ -104,7 +102,7 @@ def test_a_rebuild_makes_the_same_sums_and_mends_wrong_ones(rows, capsys):
     assert f"{sum(CountedHour.objects.values_list('rows', flat=True))} rows" in capsys.readouterr().out
 
 
-def test_a_job_that_another_process_overtakes_adds_nothing(rows, monkeypatch):
+def test_overtaken_jobs_add_nothing(rows, monkeypatch):
     rollup.catch_up(RUNS)
     stale = Position.objects.get(source="run")
     rollup.keep_up()
@@ -114,7 +112,7 @@ def test_a_job_that_another_process_overtakes_adds_nothing(rows, monkeypatch):
     assert_sums_are_right()
 
 
-def test_more_rows_at_one_moment_than_a_batch_holds_are_counted_once(ada, echo, monkeypatch):
+def test_many_rows_at_one_moment_count_once(ada, echo, monkeypatch):
     monkeypatch.setattr(rollup, "BATCH", 3)
     at = hour_of(ago(hours=5))
     for _ in range(8):
@@ -124,25 +122,17 @@ def test_more_rows_at_one_moment_than_a_batch_holds_are_counted_once(ada, echo, 
 
 
 @pytest.mark.parametrize("step", [300, 3_600, 21_600, 86_400])
-def test_the_points_of_a_chart_add_up_to_the_whole(rows, step):
+def test_the_points_of_a_chart_add_up(rows, step):
     rollup.keep_up()
     begin, end = hour_of(ago(hours=23 if step == 300 else 80)), timezone.now()
-    points = worlds.by_step(begin, end, step)
-    assert sum(points.values()) == Run.objects.filter(finished_at__gte=begin, finished_at__lt=end).count()
-    assert all(point % step == 0 for point in points)
+    amounts = read(Period(begin, end), lambda reading: reading.sums("run.state", step=step))
+    assert sum(one.number for one in amounts.values()) == Run.objects.filter(finished_at__range=(begin, end)).count()
+    assert all(key.point % step == 0 for key in amounts)
 
 
-def test_five_minutes_are_kept_for_a_day_only(rows):
-    rollup.keep_up()
-    oldest = Figure.objects.filter(span=rollup.SLICE).order_by("start").first()
-    assert oldest is not None
-    assert rollup.moment_of(oldest.start) > ago(hours=27)
-
-
-@pytest.mark.parametrize("seconds", [0.02, 0.4, 3.0, 59.0, 4_000.0])
-def test_a_percentile_is_exact_to_a_fifth(seconds):
-    bucket = int(time_bucket(seconds))
-    found = percentile({bucket: 10}, 0.95)
-    assert found == pytest.approx(seconds, rel=0.2)
-    assert percentile({bucket: 95, bucket + 20: 5}, 0.5) == pytest.approx(seconds, rel=0.2)
+def test_a_percentile_is_exact_to_a_fifth():
+    for seconds in (0.02, 0.4, 3.0, 59.0, 4_000.0):
+        bucket = int(time_bucket(seconds))
+        assert percentile({bucket: 10}, 0.95) == pytest.approx(seconds, rel=0.2)
+        assert percentile({bucket: 95, bucket + 20: 5}, 0.5) == pytest.approx(seconds, rel=0.2)
     assert percentile({}, 0.5) is None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import datetime
 import random
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any
 
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.features.analytics.counting import time_bucket
-from apps.features.analytics.reading import Period, Reading, read
+from apps.analytics.counting import time_bucket
+from apps.analytics.reading import Period, read
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
 
@@ -124,23 +124,13 @@ TOPICS = (
 )  # fmt: skip
 
 
-def counted_by_sums(begin: datetime.datetime, end: datetime.datetime, step: int = 0) -> Counter[tuple[Any, ...]]:
-    def compute(reading: Reading) -> Any:
-        return reading.sums(*TOPICS, by=("agent", "version", "label"), step=step)
-
+def counted_by_sums(begin: datetime.datetime, end: datetime.datetime) -> Counter[tuple[Any, ...]]:
     found: Counter[tuple[Any, ...]] = Counter()
-    for key, amount in read(Period(begin, end), compute).items():
+    amounts = read(Period(begin, end), lambda reading: reading.sums(*TOPICS, by=("agent", "version", "label")))
+    for key, amount in amounts.items():
         for name, value in amount._asdict().items():
             found[key.topic, key.agent, key.version, key.label, name] += value
     return +found
-
-
-def by_step(begin: datetime.datetime, end: datetime.datetime, step: int) -> dict[int, int]:
-    """Runs by point, from the sums."""
-    found: dict[int, int] = defaultdict(int)
-    for key, amount in read(Period(begin, end), lambda reading: reading.sums("run.state", step=step)).items():
-        found[key.point] += amount.number
-    return dict(found)
 
 
 def ago(**how_long: float) -> datetime.datetime:

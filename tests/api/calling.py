@@ -8,7 +8,7 @@ from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
 
-from config.asgi import application
+from parley.asgi import application
 from tests.api import promises
 
 JSON = dict[str, Any]

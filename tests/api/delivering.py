@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import db
 from agentkit import Artifact, Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
@@ -15,6 +14,7 @@ from apps.engine import accept
 from apps.engine.accept import Receipt
 from apps.record import ledger
 from apps.record.events import EventType
+from parley import db
 from tests.working import begin, end
 
 Said = Callable[..., dict[str, Any]]

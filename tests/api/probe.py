@@ -46,10 +46,6 @@ class Broken(Endpoint):
         raise OperationalError("the server closed the connection")
 
 
-addresses = [
-    path("mirror", Mirror.as_view()),
-    path("act", Act.as_view()),
-    path("broken", Broken.as_view()),
-]
+addresses = [path("mirror", Mirror.as_view()), path("act", Act.as_view()), path("broken", Broken.as_view())]
 forms = [form for one in addresses for form in in_both_forms(one)]
 urlpatterns = [path("api/v1/", include([*forms, re_path(".*", UnknownAddress.as_view())]))]

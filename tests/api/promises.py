@@ -16,7 +16,7 @@ OPEN = {"AgentSkill"}  # a card may have more fields
 @cache
 def schema() -> JSON:
     """The schema, with undeclared properties forbidden."""
-    found: JSON = SchemaGenerator(urlconf="config.urls").get_schema(request=None, public=True)
+    found: JSON = SchemaGenerator(urlconf="parley.urls").get_schema(request=None, public=True)
     for name, component in found["components"]["schemas"].items():
         if "properties" in component and name not in OPEN:
             component.setdefault("additionalProperties", False)

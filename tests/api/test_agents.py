@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-import db
 from apps.agents.models import Agent, AgentStats
 from apps.remote.models import RemoteAgent
+from parley import db
 from tests.api.calling import Caller
 from tests.remote.registered import remote_agent
 
@@ -25,7 +25,7 @@ def secret(echo: Agent) -> Agent:
     return agent
 
 
-async def test_the_list_shows_what_a_card_says_how_an_agent_is_and_what_was_measured(
+async def test_agents_are_listed_with_card_health_and_measurements(
     ada_calls: Caller, echo: Agent, countdown: Agent, secret: Agent
 ) -> None:
     await db.run(_measure, echo)
@@ -53,41 +53,12 @@ async def test_a_remote_agent_says_who_signed_its_card(ada_calls: Caller, echo: 
     assert (await ada_calls.get("/agents/unverified-agent")).body["cardTrust"] == "not_trusted"
 
 
-async def test_a_remote_agent_shows_notes_on_its_card(ada_calls: Caller, echo: Agent) -> None:
-    agent = await db.run(remote_agent, "far")
-    await db.run(RemoteAgent.objects.filter(agent=agent).update, card_notes=["It says no version."])
-    assert (await ada_calls.get("/agents/far")).body["cardNotes"] == ["It says no version."]
-    assert (await ada_calls.get("/agents/echo")).body["cardNotes"] == []
-
-
 def _measure(agent: Agent) -> None:
     Agent.objects.filter(pk=agent.pk).update(health="degraded", ailment="The disk is gone.")
     AgentStats.objects.create(agent=agent, runs=4, succeeded=3, took_p50=1.0, waited_p50=0.5, updated_at=timezone.now())
 
 
-async def test_one_agent_is_to_be_had_by_its_slug_and_another_is_not_found(
-    ada_calls: Caller, echo: Agent, secret: Agent
-) -> None:
-    assert (await ada_calls.get("/agents/echo")).body["name"] == echo.name
-    for slug in ("secret", "nobody", "%00"):
-        answer = await ada_calls.get(f"/agents/{slug}")
-        assert (answer.status, answer.code) == (404, "not_found")
-
-
-async def test_the_list_goes_on_where_its_cursor_says(
-    ada_calls: Caller, bob_calls: Caller, echo: Agent, countdown: Agent
-) -> None:
-    first = (await ada_calls.get("/agents?limit=1")).body
-    second = (await ada_calls.get(f"/agents?limit=1&cursor={first['nextCursor']}")).body
-    assert [first["items"][0]["slug"], second["items"][0]["slug"]] == ["countdown", "echo"]
-    assert second["nextCursor"] == ""
-    others = await bob_calls.get(f"/agents?limit=1&cursor={first['nextCursor']}")
-    assert (others.status, others.fields) == (422, ["cursor"])
-
-
-async def test_an_unlisted_agent_is_listed_only_where_that_is_asked_for(
-    ada_calls: Caller, echo: Agent, countdown: Agent
-) -> None:
+async def test_unlisted_agent_is_listed_on_request_only(ada_calls: Caller, echo: Agent, countdown: Agent) -> None:
     await db.run(lambda: Agent.objects.filter(pk=echo.pk).update(listed=False, category="Tests"))
     for asked, found in (
         ("", ["countdown"]),
@@ -103,7 +74,7 @@ async def test_an_unlisted_agent_is_listed_only_where_that_is_asked_for(
     assert (await ada_calls.get("/agents/search?q=echo")).body == {"items": []}
 
 
-async def test_a_search_finds_by_words_and_says_how_well_each_fits(
+async def test_search_finds_agents_with_their_fit(
     ada_calls: Caller, echo: Agent, countdown: Agent, secret: Agent
 ) -> None:
     body = (await ada_calls.get("/agents/search?q=countdown")).body
@@ -113,9 +84,7 @@ async def test_a_search_finds_by_words_and_says_how_well_each_fits(
     assert (await ada_calls.get("/agents/search?q=zzzz")).body == {"items": []}
 
 
-async def test_a_search_is_narrowed_and_one_that_makes_no_sense_refused(
-    ada_calls: Caller, echo: Agent, countdown: Agent
-) -> None:
+async def test_search_is_narrowed_and_nonsense_refused(ada_calls: Caller, echo: Agent, countdown: Agent) -> None:
     both = ["countdown", "echo"]
     for asked, found in (("kind=hosted", both), ("kind=remote", []), ("mode=text/plain&health=ok", both)):
         body = (await ada_calls.get(f"/agents/search?{asked}")).body

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import db
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.record.execution import Run
 from apps.record.models import Task
+from parley import db
 from tests.api.calling import Caller
 from tests.members import operator
 from tests.web.test_approvals import a_call, ask
@@ -42,7 +42,7 @@ async def test_a_second_person_decides_by_the_api(
     assert run.slot["value"]["calls"][0]["approved"] is True
 
 
-async def test_a_browsers_login_alone_approves_nothing_by_the_api(ada: User, ada_browses: Caller, echo: Agent) -> None:
+async def test_browser_login_alone_approves_nothing(ada: User, ada_browses: Caller, echo: Agent) -> None:
     task = await db.run(ask, ada, echo, a_call(to="eve", body="hi"))
     decision = {"decision": "approve", "asked": task.status_event}
     token = "a" * 32

@@ -6,19 +6,17 @@ from typing import Any
 
 import pytest
 
-import db
 from agentkit import Artifact, Completed
 from apps.engine import accept
-from apps.features.archive.archiving import move_to_cold_storage
+from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record.execution import Run
 from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Context, Task
+from parley import db
 from tests.record.archiving import put_away
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-KEY = {"Idempotency_Key": "mine"}
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def goes(talk: Context) -> None:
     assert not Task.objects.filter(context=talk).exists()
 
 
-async def test_whatever_is_asked_for_in_it_is_what_it_was(ada_calls, bob_calls, talk):
+async def test_reading_restores_a_session_unchanged(ada_calls, bob_calls, talk):
     task = await db.run(Task.objects.get)
     run = await db.run(Run.objects.get)
     made = await db.run(ArtifactRow.objects.get)
@@ -57,15 +55,7 @@ async def test_whatever_is_asked_for_in_it_is_what_it_was(ada_calls, bob_calls, 
         assert (await ada_calls.get(path)).content == before.content, path
 
 
-async def test_beginning_it_again_by_its_key_gives_the_same(ada_calls, echo):
-    first = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
-    session = first.body["session"]["id"]
-    await db.run(lambda: move_to_cold_storage(put_away(Context.objects.get(pk=session)).pk))
-    again = await ada_calls.post("/sessions", {"agent": "echo", "title": "Mine"}, **KEY)
-    assert (again.status, again.body["session"]["id"]) == (200, session)
-
-
-async def test_it_is_listed_as_before_comes_back_into_use_and_is_deleted_from_where_it_is(ada_calls, talk):
+async def test_archived_session_is_listed_restored_and_deleted(ada_calls, talk):
     before = (await ada_calls.get("/sessions?archived=only")).body["items"]
     await db.run(goes, talk)
     assert (await ada_calls.get("/sessions?archived=only")).body["items"] == before

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-import db
 from apps.agents.models import Agent
 from apps.plans.runs import begin_run
 from apps.record.models import Context, Task
+from parley import db
 from tests.api.calling import Caller
 from tests.api.counting import statements
 from tests.api.delivering import Making
@@ -18,7 +18,7 @@ from tests.api.delivering import Making
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def test_lists_take_as_many_queries_for_much_as_for_little(ada_calls: Caller, made: Making) -> None:
+async def test_lists_take_constant_queries(ada_calls: Caller, made: Making) -> None:
     first, works = await made.delivered(), await made.sent()
     session = f"/sessions/{first.context}"
     same = {"contextId": (await Context.objects.aget(pk=first.context)).context_id}
@@ -61,9 +61,7 @@ async def test_lists_take_as_many_queries_for_much_as_for_little(ada_calls: Call
         assert seen[1][path][1] == cost > 0, path
 
 
-async def test_a_run_of_many_steps_takes_as_many_queries_as_one_of_few(
-    ada_calls: Caller, plan: Callable[..., Agent]
-) -> None:
+async def test_runs_take_constant_queries_for_steps(ada_calls: Caller, plan: Callable[..., Agent]) -> None:
     counts = []
     for number in (1, 12):
         agent = await db.run(plan, {f"s{one}": {"agent": "loud", "message": f"{one}"} for one in range(number)})

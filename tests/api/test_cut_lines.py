@@ -39,7 +39,7 @@ def count_down(stack: Stack, number: int, start: int) -> list[dict[str, Any]]:
     ("number", "cuts", "most", "sessions"),
     [(3, 8, 1500, 2), pytest.param(20, 20, 8000, 8, marks=pytest.mark.slow("twenty clients, each cut twenty times"))],
 )
-async def test_clients_that_are_cut_often_and_one_that_comes_later_end_with_exactly_the_log(
+async def test_cut_and_late_clients_get_exactly_the_log(
     server: Stack, number: int, cuts: int, most: int, sessions: int
 ) -> None:
     clients = [Client(server.url, server.demo_key) for _ in range(number)]

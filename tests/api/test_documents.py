@@ -9,13 +9,13 @@ import yaml
 from django.core.management import call_command
 from django.test import Client
 
-from apps.api.urls import PARTS
+from apps.accounts.resources import faces
 from tests.generated_client import PACKAGE, SCHEMA, generate
 
 INLINE = re.compile(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=")
 
 
-def test_the_schema_in_the_repository_is_current_and_names_no_host():
+def test_schema_in_the_repository_is_current():
     made = io.StringIO()
     call_command("spectacular", validate=True, fail_on_warn=True, stdout=made)
     text = SCHEMA.read_text()
@@ -24,12 +24,14 @@ def test_the_schema_in_the_repository_is_current_and_names_no_host():
     assert "://" not in text
 
 
-async def test_it_is_for_anybody_names_every_address_once_and_says_how_each_refuses(transactional_db, anybody):
+async def test_schema_names_every_address_and_its_refusals(transactional_db, anybody):
     answer = await anybody.get("/schema")
     paths = answer.body["paths"]
     assert (answer.status, [path for path in paths if path.endswith("/")]) == (200, [])
     shown = {path.removeprefix("/api/v1/") for path in paths}
-    addresses = {re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(one.pattern)) for part in PARTS for one in part}
+    addresses = {
+        re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(one.pattern)) for face in faces("api") for one in face.urlpatterns
+    }
     assert shown - {"schema", "docs"} == addresses - {"schema", "docs"}
     operations = [one for verbs in paths.values() for one in verbs.values()]
     assert len({one["operationId"] for one in operations}) == len(operations)
@@ -37,7 +39,7 @@ async def test_it_is_for_anybody_names_every_address_once_and_says_how_each_refu
         assert "application/problem+json" in one["responses"]["429"]["content"], one["operationId"]
 
 
-def test_its_page_loads_only_our_own_files_under_the_policy_of_all_pages(db):
+def test_page_of_the_schema_loads_own_files_only(db):
     answer = Client().get("/api/v1/docs")
     page = answer.content.decode()
     assert answer.status_code == 200

@@ -1,31 +1,20 @@
 """Edit, retry and fork by the client API, and the tree of forks."""
 
-import asyncio
 import uuid
 
 import pytest
 
-import db
 from apps.accounts import quotas
 from apps.agents.models import Agent
-from apps.features.forks.forking import WORKING_STATES
+from apps.conversations.forks.forking import WORKING_STATES
 from apps.record import projection
-from apps.record.models import Context, Event, Task
-from tests.engine import branching_agents
-from tests.engine.branching_agents import BEGUN, GATE
+from apps.record.models import Context, Task
+from parley import db
 from tests.engine.conftest import agent_at
-from tests.engine.delegating import SOON, until
+from tests.engine.delegating import until
 
 __all__ = ["agent_at"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "echo")]
-
-
-@pytest.fixture
-async def patient(agent_at):
-    GATE.clear()
-    BEGUN.clear()
-    yield await agent_at(f"{branching_agents.__name__}:Patient")
-    GATE.set()
 
 
 async def begun(calls, *texts, agent="echo"):
@@ -62,7 +51,7 @@ async def edit(calls, address, old, new, **more):
     return await calls.put(f"{address}/messages/{await find(calls, address, old)}", {"text": new, **more}, **headers)
 
 
-async def test_an_edit_makes_a_session_that_goes_on_from_before_it(ada_calls):
+async def test_edit_makes_a_fork_before_the_message(ada_calls):
     address = await begun(ada_calls, "one", "two")
     made = await edit(ada_calls, address, "two", "zwei")
     assert made.status == 201
@@ -82,7 +71,7 @@ async def test_an_edit_makes_a_session_that_goes_on_from_before_it(ada_calls):
         assert await db.run(projection.differences, uuid.UUID(one.removeprefix("/sessions/"))) == []
 
 
-async def test_files_of_a_message_stay_with_its_edit_where_that_is_asked_for(ada_calls):
+async def test_edit_keeps_files_on_request(ada_calls):
     table = {"text": "a;b", "filename": "table.csv", "mediaType": "text/csv"}
     message = {"text": "look at this", "parts": [table, {"data": {"not": "a file"}}]}
     made = await ada_calls.post("/sessions", {"agent": "echo", "message": message, "wait": True})
@@ -93,52 +82,7 @@ async def test_files_of_a_message_stay_with_its_edit_where_that_is_asked_for(ada
     assert left.body["message"]["parts"] == [{"text": "and at that"}]
 
 
-@pytest.mark.parametrize(("running", "ends"), [("cancel", "canceled"), ("finish", "completed")])
-async def test_what_works_is_canceled_or_ends_and_the_edit_hears_nothing_of_it(ada_calls, patient, running, ends):
-    address = await begun(ada_calls, "first", agent="patient")
-    sent = await ada_calls.post(f"{address}/messages", {"text": "wait"})
-    assert await asyncio.to_thread(BEGUN.wait, SOON)
-    task = sent.body["task"]["id"]
-    await until(lambda: Event.objects.filter(task=task, type="artifact_update").exists())
-    child = await settled(ada_calls, await edit(ada_calls, address, "wait", "go", running=running))
-    GATE.set()
-    await until(Task.objects.filter(pk=task).exclude(state="working").exists)
-    assert (await ada_calls.get(f"/tasks/{task}")).body["state"] == ends
-    assert await words(ada_calls, child) == ["first", "went on with first", "go", "went on with go"]
-    events = (await ada_calls.get(f"{child}?include=events")).body["events"]
-    assert task not in {event["taskId"] for event in events}
-
-
-async def test_a_key_that_comes_again_gives_the_same_answer(ada_calls):
-    address = await begun(ada_calls, "one", "two")
-    first = await edit(ada_calls, address, "two", "zwei", Idempotency_Key="k1")
-    await settled(ada_calls, first)
-    again = await edit(ada_calls, address, "two", "zwei", Idempotency_Key="k1")
-    assert (first.status, again.status, again.body["repeated"]) == (201, 200, True)
-    for name in ("session", "message", "task"):
-        assert again.body[name]["id"] == first.body[name]["id"]
-    other = await edit(ada_calls, address, "two", "deux", Idempotency_Key="k1")
-    elsewhere = await edit(ada_calls, address, "one", "zwei", Idempotency_Key="k1")
-    retried = await ada_calls.post(f"{address}/fork", {"retry": True}, Idempotency_Key="k1")
-    assert [(one.status, one.fields) for one in (other, elsewhere, retried)] == [(422, ["Idempotency-Key"])] * 3
-    assert await db.run(Context.objects.count) == 2
-
-
-async def test_two_editors_make_two_forks_that_know_each_other(ada_calls):
-    address = await begun(ada_calls, "one", "two")
-    made = await asyncio.gather(*(edit(ada_calls, address, "two", text) for text in ("zwei", "deux")))
-    places = []
-    for one in made:
-        child = await settled(ada_calls, one)
-        told = (await ada_calls.get(f"{child}/messages/{one.body['message']['id']}/siblings")).body
-        places.append(told["position"])
-        assert told["count"] == 3
-        assert told["items"][0]["preview"] == "two"
-        assert {sibling["preview"] for sibling in told["items"]} == {"two", "zwei", "deux"}
-    assert sorted(places) == [2, 3]
-
-
-async def test_a_retry_says_again_and_a_fork_goes_on_by_itself(ada_calls):
+async def test_retry_says_again_and_fork_goes_on(ada_calls):
     address = await begun(ada_calls, "one", "two")
     for named, expected in (
         ({}, ["one", "one", "two", "two"]),
@@ -156,7 +100,7 @@ async def test_a_retry_says_again_and_a_fork_goes_on_by_itself(ada_calls):
     assert await words(ada_calls, address) == ["one", "one", "two", "two"]
 
 
-async def test_a_fork_begins_at_any_event_and_by_default_at_the_newest(ada_calls):
+async def test_fork_begins_at_any_event_or_the_newest(ada_calls):
     address = await begun(ada_calls, "one")
     whole = await ada_calls.post(f"{address}/fork", {}, Idempotency_Key="k1")
     again = await ada_calls.post(f"{address}/fork", {}, Idempotency_Key="k1")
@@ -170,19 +114,7 @@ async def test_a_fork_begins_at_any_event_and_by_default_at_the_newest(ada_calls
     assert counts == [2, 0]
 
 
-async def test_another_agent_answers_what_was_said(ada_calls, agent_at):
-    await agent_at(f"{branching_agents.__name__}:AtOnce")
-    address = await begun(ada_calls, "one", "two")
-    made = await ada_calls.post(f"{address}/fork", {"retry": True, "agent": "atonce"})
-    assert made.body["answer"]["content"] == "at once: two, after ['one', 'one']"
-    told = made.body["session"]["metadata"]
-    assert (told["agent"], told["forkReason"]) == ("atonce", "retry")
-    forked = await ada_calls.post(f"{address}/fork", {"agent": "atonce", "options": {"tone": "dry"}})
-    assert forked.body["session"]["metadata"]["forkReason"] == "agent"
-    assert (await db.run(Context.objects.get, pk=forked.body["session"]["id"])).options == {"tone": "dry"}
-
-
-async def test_the_tree_is_told_from_its_root_and_keeps_where_one_is(ada_calls):
+async def test_tree_starts_at_root_and_keeps_the_leaf(ada_calls):
     address = await begun(ada_calls, "one", "two")
     root = address.removeprefix("/sessions/")
     made = await edit(ada_calls, address, "two", "zwei")
@@ -207,7 +139,7 @@ async def test_the_tree_is_told_from_its_root_and_keeps_where_one_is(ada_calls):
     assert await words(ada_calls, f"/sessions/{child}") == ["one", "one", "zwei", "zwei"]
 
 
-async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls):
+async def test_wrong_forks_are_refused_and_make_nothing(ada_calls):
     address = await begun(ada_calls, "one")
     other = await begun(ada_calls, "elsewhere")
     own, answer = await find(ada_calls, address, "one"), await find(ada_calls, address, "one", "agent")
@@ -262,7 +194,7 @@ async def test_forks_and_edits_have_their_own_limit(ada_calls, bob_calls, few_fo
     assert (await bob_calls.post(f"{await begun(bob_calls, 'two')}/fork", {})).status == 201
 
 
-async def test_an_edited_message_says_so_and_keeps_its_earlier_texts(ada_calls):
+async def test_edited_message_keeps_its_earlier_texts(ada_calls):
     address = await begun(ada_calls, "one")
     first = f"/sessions/{(await edit(ada_calls, address, 'one', 'two')).body['session']['id']}"
     second = f"/sessions/{(await edit(ada_calls, first, 'two', 'three')).body['session']['id']}"
@@ -278,16 +210,7 @@ async def test_an_edited_message_says_so_and_keeps_its_earlier_texts(ada_calls):
         assert await db.run(projection.differences, context.pk) == []
 
 
-async def test_what_replaced_a_deleted_message_does_not_keep_its_words(ada_calls):
-    address = await begun(ada_calls, "a secret")
-    fork = f"/sessions/{(await edit(ada_calls, address, 'a secret', 'nothing')).body['session']['id']}"
-    assert (await ada_calls.delete(address)).status == 204
-    [shown] = [one for one in await messages(ada_calls, fork) if one["role"] == "user"]
-    assert shown["metadata"]["editHistory"] == []
-    assert not await Event.objects.filter(payload__icontains="a secret").exclude(type="session_renamed").aexists()
-
-
-async def test_a_saved_edit_is_in_a_fork_and_nothing_runs(ada_calls):
+async def test_saved_edit_makes_a_fork_without_a_run(ada_calls):
     address = await begun(ada_calls, "one")
     message = await find(ada_calls, address, "one")
     asked, key = {"text": "two", "run": False}, str(uuid.uuid4())

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 import pytest
 from channels.testing import WebsocketCommunicator
 
-import db
 from apps.accounts import quotas
 from apps.accounts.consumers import NOT_FOUND, REFUSED, SIGNED_OUT, TOO_MANY, TOO_SLOW
-from apps.api import consumers
-from apps.features.sessions import commands
+from apps.conversations.api import consumers
+from apps.conversations.sessions import commands
 from apps.record import sync
-from config.asgi import application
+from parley import db
+from parley.asgi import application
 from tests.api.calling import HOST
 from tests.api.delivering import rename
 
@@ -47,7 +47,7 @@ async def code_of(socket):
     return output["code"]
 
 
-async def test_a_page_hears_what_happens_and_where_it_is(ada_browses, begun):
+async def test_page_hears_events_with_its_position(ada_browses, begun):
     session = await db.run(begun)
     async with line(ada_browses, {}) as socket:
         begun_at = await said_by(socket)
@@ -95,7 +95,7 @@ async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
             assert await code_of(socket) == REFUSED
 
 
-async def test_nobody_hears_without_signing_in_or_from_another_site(ada_calls, ada_browses):
+async def test_line_needs_sign_in_and_own_site(ada_calls, ada_browses):
     async with line(ada_calls) as socket:
         assert await code_of(socket) == SIGNED_OUT
     async with line(ada_browses, origin="http://evil.example") as socket:
@@ -111,7 +111,7 @@ async def test_signing_out_ends_the_line(ada_browses, ada, monkeypatch):
         assert await code_of(socket) == SIGNED_OUT
 
 
-async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browses, begun, monkeypatch):
+async def test_page_that_reads_nothing_is_let_go(ada_browses, begun, monkeypatch):
     monkeypatch.setattr(consumers.EventsConsumer, "UNSEEN_EVENTS", 2)
     monkeypatch.setattr(consumers.EventsConsumer, "SLOW_SECONDS", 0.2)
     session = await db.run(begun)
@@ -126,7 +126,7 @@ async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_br
         assert await code_of(slow) == TOO_SLOW
 
 
-async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, settings):
+async def test_lines_are_counted_while_open(ada_browses, settings):
     settings.STREAMS_PER_CALLER = 1
     async with line(ada_browses, {}) as socket:
         await said_by(socket)
@@ -135,19 +135,7 @@ async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, setti
     assert not quotas.stream_counter._open
 
 
-async def test_nonsense_from_a_page_is_ignored(ada_browses, begun):
-    session = await db.run(begun)
-    async with line(ada_browses, {}) as socket:
-        await said_by(socket)
-        for nonsense in ("[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}'):
-            await socket.send_to(text_data=nonsense)
-        await db.run(rename, session)
-        assert (await said_by(socket))["events"][0]["index"] == 2
-
-
-async def test_a_page_is_not_told_that_it_has_all_while_something_that_it_wants_is_to_come(
-    ada_browses, ada, begun, monkeypatch
-):
+async def test_page_is_current_only_after_all_batches(ada_browses, ada, begun, monkeypatch):
     monkeypatch.setattr(sync, "BATCH_SIZE", 2)
     session = await db.run(begun)
     before = await db.run(lambda: sync.position_token(ada.principal, sync.current_position(ada.principal)))
@@ -159,7 +147,7 @@ async def test_a_page_is_not_told_that_it_has_all_while_something_that_it_wants_
     assert second["alive"] is True
 
 
-async def test_a_sign_of_life_before_all_was_told_has_no_token(ada_browses, begun, monkeypatch):
+async def test_early_sign_of_life_has_no_token(ada_browses, begun, monkeypatch):
     monkeypatch.setattr(consumers.EventsConsumer, "ALIVE_SECONDS", 0.05)
     async with line(ada_browses) as socket:
         assert await said_by(socket) == {"alive": True}

@@ -9,11 +9,12 @@ import pytest
 from django.contrib.auth.models import Permission
 from jsonschema import Draft202012Validator
 
-import db
-from apps.accounts.models import User
+from apps.accounts import workspaces
+from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import RESERVED_SLUGS, register_plan
+from parley import db
 from tests.api.calling import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -40,9 +41,7 @@ def saved(slug: str = "tale", **fields: Any) -> dict[str, Any]:
     return {"slug": slug, "definition": STORY, **fields}
 
 
-async def test_a_plan_is_listed_and_read_with_its_definition_its_inputs_and_its_versions(
-    ada_calls: Caller, story: Agent
-) -> None:
+async def test_plan_has_definition_inputs_and_versions(ada_calls: Caller, story: Agent) -> None:
     [listed] = (await ada_calls.get("/plans")).body["items"]
     assert (listed["slug"], listed["version"], listed["steps"], listed["mayChange"]) == ("story", 1, 2, True)
     shown = (await ada_calls.get("/plans/story")).body
@@ -54,13 +53,6 @@ async def test_a_plan_is_listed_and_read_with_its_definition_its_inputs_and_its_
     assert (await ada_calls.get("/plans/loud")).code == "not_found", "it is an agent, and no plan"
 
 
-async def test_a_new_plan_is_its_authors_alone(ada_calls: Caller, bob_calls: Caller, agents: None) -> None:
-    answer = await ada_calls.post("/plans", saved(note="The first."))
-    made = answer.body
-    assert (answer.status, made["access"], made["versions"][0]["note"]) == (201, "workspace", "The first.")
-    assert (await bob_calls.get("/plans/tale")).code == "not_found"
-
-
 async def test_yaml_is_as_good_as_json(ada_calls: Caller, story: Agent) -> None:
     text = (await ada_calls.get("/plans/story")).body["yaml"]
     made = (await ada_calls.post("/plans", {"slug": "tale", "yaml": text})).body
@@ -69,7 +61,7 @@ async def test_yaml_is_as_good_as_json(ada_calls: Caller, story: Agent) -> None:
         assert (await ada_calls.post("/plans", both_or_neither)).fields == ["definition"]
 
 
-async def test_a_change_is_a_version_and_the_same_again_is_none(ada_calls: Caller, story: Agent) -> None:
+async def test_change_is_a_version_conflict_is_refused(ada_calls: Caller, story: Agent) -> None:
     again = (await ada_calls.put("/plans/story", {"definition": STORY})).body
     assert again["version"] == 1
     other = {**STORY, "name": "Another story"}
@@ -92,7 +84,19 @@ async def test_somebody_elses_plan_is_used_and_not_changed(ada_calls: Caller, bo
     assert (await bob_calls.post("/plans", saved("story"))).fields == ["slug"]
 
 
-async def test_what_is_wrong_is_said_by_its_path_and_nothing_is_saved(ada_calls: Caller, agents: None) -> None:
+async def test_key_changes_only_plans_within_its_reach(ada: User, story: Agent) -> None:
+    def limited_keys() -> list[str]:
+        team = workspaces.create_workspace(ada.principal, "Team")
+        limits: list[dict[str, Any]] = [{"agents": ["loud"]}, {"workspace_id": team.pk}]
+        return [ApiKey.issue(ada, "limited", **limit)[1] for limit in limits]
+
+    for key in await db.run(limited_keys):
+        answer = await Caller(key).put("/plans/story", {"definition": {**STORY, "name": "Theirs"}})
+        assert answer.code == "not_found"
+    assert (await db.run(Agent.objects.get, slug="story")).name == "Story"
+
+
+async def test_wrong_plans_are_refused_by_path(ada_calls: Caller, agents: None) -> None:
     answer = await ada_calls.post("/plans", saved(definition=WRONG))
     assert answer.code == "invalid"
     assert sorted(answer.fields) == PATHS
@@ -109,13 +113,6 @@ async def test_what_is_wrong_is_said_by_its_path_and_nothing_is_saved(ada_calls:
     assert not await db.run(Agent.objects.filter(kind="plan").exists)
 
 
-async def test_an_agent_that_is_for_others_cannot_be_named(ada_calls: Caller, bob: User, story: Agent) -> None:
-    home = await db.run(lambda: bob.personal_workspace)
-    await db.run(Agent.objects.filter(slug="loud").update, access="workspace", workspace=home)
-    told = (await ada_calls.post("/plans/check", {"definition": STORY})).body
-    assert [one["path"] for one in told["problems"]] == ["steps.draft.agent"]
-
-
 async def test_operators_alone_say_who_may_use_a_plan(ada_calls: Caller, ada: User, agents: None) -> None:
     assert (await ada_calls.post("/plans", saved(access="authenticated"))).fields == ["access"]
     may = await db.run(Permission.objects.get, codename="change_agent")
@@ -123,7 +120,7 @@ async def test_operators_alone_say_who_may_use_a_plan(ada_calls: Caller, ada: Us
     assert (await ada_calls.post("/plans", saved(access="authenticated"))).body["access"]
 
 
-async def test_the_picture_is_a_file_that_needs_nothing_else(ada_calls: Caller, story: Agent) -> None:
+async def test_picture_of_a_plan_is_self_contained(ada_calls: Caller, story: Agent) -> None:
     answer = await ada_calls.get("/plans/story/picture")
     assert answer.headers["content-type"].startswith("image/svg+xml")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -135,7 +132,7 @@ async def test_the_picture_is_a_file_that_needs_nothing_else(ada_calls: Caller, 
     assert all(one.get("href", "#").startswith("#") for one in drawn.iter())
 
 
-async def test_anybody_reads_the_schema_which_says_what_a_plan_may_be(anybody: Caller) -> None:
+async def test_anybody_reads_the_schema_of_plans(anybody: Caller) -> None:
     answer = await anybody.get("/plans/schema")
     assert answer.headers["content-type"] == "application/schema+json"
     schema = answer.body
@@ -148,7 +145,7 @@ async def test_anybody_reads_the_schema_which_says_what_a_plan_may_be(anybody: C
     assert (again.status, again.content) == (304, b"")
 
 
-async def test_a_plan_is_drafted_from_a_goal_and_not_saved(ada_calls, echo, countdown):
+async def test_plan_is_drafted_and_not_saved(ada_calls, echo, countdown):
     drafted = await ada_calls.post("/plans/draft", {"goal": "Count down from 5. Then echo the text."})
     assert drafted.status == 200, drafted.body
     assert [step["agent"] for step in drafted.body["definition"]["steps"].values()] == ["countdown", "echo"]

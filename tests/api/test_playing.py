@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-import db
-from apps.api import events
+from apps.conversations.api import events
 from apps.record.models import Context, Event
+from parley import db
 from tests.api.delivering import rename
 from tests.api.test_events import Line
 from tests.emptying import rewrite
@@ -46,7 +46,7 @@ async def test_the_same_events_come_as_were_recorded(ada_calls, recorded):
     assert heard[-1][:2] == ("end", {"sessionId": str(recorded), "index": 5})
 
 
-async def test_a_part_of_it_can_be_played_and_gone_on_with(ada_calls, recorded):
+async def test_part_of_a_session_is_played_and_resumed(ada_calls, recorded):
     heard = await played(ada_calls, recorded, "speed=0&from=2&to=3")
     assert [said["index"] for _, said, _ in heard] == [2, 3, 3]
     heard = await played(ada_calls, recorded, "speed=0&from=2", Last_Event_ID="3")
@@ -55,7 +55,7 @@ async def test_a_part_of_it_can_be_played_and_gone_on_with(ada_calls, recorded):
     assert [name for name, _, _ in heard] == ["end"]
 
 
-async def test_pauses_are_those_of_the_recording_faster_and_cut(recorded, monkeypatch):
+async def test_pauses_are_faster_and_cut(recorded, monkeypatch):
     await db.run(spaced, recorded, 0, 1, 4000, 0.5)
     waited, sleep = [], asyncio.sleep
 
@@ -77,16 +77,7 @@ async def test_pauses_are_those_of_the_recording_faster_and_cut(recorded, monkey
 
 
 async def test_what_cannot_be_played_is_refused(ada_calls, recorded):
-    for query in (
-        "from=6",
-        "to=6",
-        "from=3&to=2",
-        "speed=-1",
-        "speed=101",
-        "speed=nan",
-        "max_gap=inf",
-        "from=0",
-    ):
+    for query in ("from=6", "to=6", "from=3&to=2", "speed=-1", "speed=101", "speed=nan", "max_gap=inf", "from=0"):
         assert (await ada_calls.get(f"/sessions/{recorded}/play?{query}")).status == 422, query
     for heard in ("9" * 5000, "-1", "1.5", "²"):  # invalid indexes are ignored
         assert (await ada_calls.get(f"/sessions/{recorded}/play?speed=0", Last_Event_ID=heard)).status == 200

@@ -6,15 +6,13 @@ import uuid
 
 import pytest
 
-import db
 from agentkit import Failed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.conversations.queue import messages
 from apps.engine import accept
-from apps.features.queue import messages
-from apps.features.queue.models import QueuedMessage
+from parley import db
 from tests.api.calling import Caller
-from tests.engine.delegating import until
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -70,21 +68,7 @@ async def test_why_it_waits_is_said(ada_calls: Caller, ada: User, works: Agent, 
         assert why in (await ada_calls.get(f"{session}/queue")).body["held"]
 
 
-async def test_when_the_agent_is_done_it_is_sent(ada_calls: Caller, ada: User, works: Agent, worker: None) -> None:
-    begun = await ada_calls.post("/sessions", {"agent": "works"})
-    session = f"/sessions/{begun.body['session']['id']}"
-    await ada_calls.post(f"{session}/queue", {"text": "apples"}, Idempotency_Key="one")
-    await ada_calls.post(f"{session}/queue", {"text": "pears"}, Idempotency_Key="two")
-    sent = await ada_calls.post(f"{session}/messages", {"text": "at last", "wait": True})
-    assert sent.status == 200
-    await until(lambda: not QueuedMessage.objects.exists())
-    heard = (await ada_calls.get(f"{session}/messages")).body["items"]
-    said = [one["content"] for one in heard if one["role"] == "user"]
-    assert sorted(said) == ["apples", "at last", "pears"]
-    assert said.index("apples") < said.index("pears")
-
-
-async def test_more_than_are_kept_and_what_the_agent_does_not_take_are_refused(
+async def test_full_queue_and_wrong_media_type_are_refused(
     ada_calls: Caller, ada: User, echo: Agent, talks: Agent, said
 ) -> None:
     session, _ = await working(ada, echo, said)

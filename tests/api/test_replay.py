@@ -4,17 +4,13 @@ import uuid
 
 import pytest
 
-import db
-from agentkit import Completed, InputRequired, ToolCall, ToolResult
 from apps.api.framework.policies import encode_json
-from apps.api.sessions import SessionSelection, whole_session
-from apps.engine import accept
-from apps.features.forks import forking
-from apps.record import hooks
+from apps.conversations.api.sessions import SessionSelection, whole_session
+from apps.conversations.forks import forking
 from apps.record.models import Context
-from tests.api.delivering import asking
+from parley import db
+from parley.registry import ADDED, added
 from tests.api.test_messages import begun
-from tests.working import begin, end, say
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -31,12 +27,9 @@ def look(context, events):
 
 
 @pytest.fixture
-def watching(settings):
+def watching(monkeypatch):
     seen.clear()
-    settings.LEDGER_LISTENERS = [*settings.LEDGER_LISTENERS, "tests.api.test_replay.look"]
-    hooks.hooks.cache_clear()
-    yield
-    hooks.hooks.cache_clear()
+    monkeypatch.setitem(ADDED, ("ledger_listeners",), (*added("ledger_listeners"), look))
 
 
 async def _conversation(caller):
@@ -55,7 +48,7 @@ async def _conversation(caller):
     return session
 
 
-async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, talks, worker, watching, ada):
+async def test_session_is_unchanged_at_every_index(ada_calls, works, talks, worker, watching, ada):
     session = await _conversation(ada_calls)
     newest = (await ada_calls.get(f"/sessions/{session}")).body["session"]["revision"]
     looked = {index: content for (key, index), content in seen.items() if str(key) == session}
@@ -103,7 +96,7 @@ async def test_an_index_out_of_range_is_refused(ada_calls, talks):
     assert (await ada_calls.get(f"/sessions/{session}?at=1")).status == 200
 
 
-async def test_what_is_not_asked_for_is_left_out_and_events_come_in_stretches(ada_calls, talks):
+async def test_sections_and_stretches_of_events_are_chosen(ada_calls, talks):
     session = await begun(ada_calls, "talks")
     await ada_calls.post(f"/sessions/{session}/messages", {"text": "you"})
     some = (await ada_calls.get(f"/sessions/{session}?include=tasks")).body
@@ -117,28 +110,3 @@ async def test_what_is_not_asked_for_is_left_out_and_events_come_in_stretches(ad
     for query, field in (("include=everything", "include[0]"), ("events_limit=0", "events_limit")):
         refused = await ada_calls.get(f"/sessions/{session}?{query}")
         assert (refused.status, refused.fields) == (422, [field])
-
-
-async def test_what_a_task_of_the_past_says_elsewhere_is_nowhere_in_a_fork(ada, echo, ada_calls, said):
-    """Both logs continue from the fork with the same indexes."""
-
-    def fork_and_talk():
-        asked = asking(ada, echo, said("one"))
-        parent = Context.objects.get(pk=asked.context)
-        child = forking.fork(ada.principal, parent, parent.last_event, reason="fork")
-        own = accept.accept(ada.principal, echo, said("two", contextId=child.context_id))
-        end(begin(own.run), Completed("Done."))
-        return asked, child, own
-
-    def go_on(asked):
-        held = begin(accept.accept(ada.principal, echo, said("5", taskId=str(asked.task))).run)
-        say(held, ToolCall("c", "look", {}), ToolResult("c", "look", "secret"))
-        end(held, InputRequired("How many more?", "number"))
-
-    asked, child, own = await db.run(fork_and_talk)
-    before = (await ada_calls.get(f"/sessions/{child.pk}")).body
-    told = before["messages"][-1]["metadata"]
-    assert (told["agentRunId"], told["toolCalls"]) == (str(own.run), [])
-    for _ in range(3):
-        await db.run(go_on, asked)
-        assert (await ada_calls.get(f"/sessions/{child.pk}")).body == before

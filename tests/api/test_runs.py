@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import db
 from agentkit import Artifact, Completed, Failed
 from apps.engine.output import AGENT_ERROR_MESSAGE
+from parley import db
 from tests.api.calling import Caller
 from tests.api.delivering import Making
 from tests.working import begin, end
@@ -14,7 +14,7 @@ from tests.working import begin, end
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def test_a_run_says_who_worked_by_which_version_and_what_came_of_it(ada_calls: Caller, made: Making) -> None:
+async def test_run_has_agent_version_times_and_result(ada_calls: Caller, made: Making) -> None:
     receipt = await made.sent()
     queued = (await ada_calls.get(f"/runs/{receipt.run}")).body
     assert (queued["state"], queued["attempt"], queued["startedAt"], queued["inputHash"]) == ("queued", 0, None, "")
@@ -27,9 +27,7 @@ async def test_a_run_says_who_worked_by_which_version_and_what_came_of_it(ada_ca
     assert (done["options"], done["usage"], done["error"]) == ({}, {}, None)
 
 
-async def test_a_run_says_what_the_agent_said_when_it_failed_and_what_broke_is_for_operators(
-    ada_calls: Caller, made: Making
-) -> None:
+async def test_failed_run_hides_what_is_for_operators(ada_calls: Caller, made: Making) -> None:
     failed, broke = await made.sent(), await made.sent()
     await db.run(lambda: end(begin(failed.run), Failed("No paper.", "paper")))
     run = (await ada_calls.get(f"/runs/{failed.run}")).body
@@ -42,7 +40,7 @@ async def test_a_run_says_what_the_agent_said_when_it_failed_and_what_broke_is_f
     assert (await ada_calls.get("/runs/none")).code == "not_found"
 
 
-async def test_what_led_to_an_artifact_is_a_graph_in_terms_of_prov(ada_calls: Caller, made: Making) -> None:
+async def test_provenance_is_a_graph_of_prov(ada_calls: Caller, made: Making) -> None:
     given = {"text": "a,b\n1,2\n", "filename": "data.csv", "mediaType": "text/csv"}
     first = await made.delivered(parts=[{"text": "Look"}, given])
     two = Artifact([{"text": "two"}], name="Two", artifact_id="a/b c")

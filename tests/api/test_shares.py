@@ -11,19 +11,16 @@ from asgiref.sync import sync_to_async
 from django.test import Client
 from django.utils import timezone
 
-import db
 from agentkit import Artifact, Completed, Failed
 from apps.accounts import quotas
+from apps.conversations.forks.forking import fork
+from apps.conversations.sessions import deletion
+from apps.conversations.sharing.models import Share
 from apps.engine import accept
-from apps.features.archive.archiving import move_to_cold_storage
-from apps.features.forks.forking import fork
-from apps.features.sessions import deletion
-from apps.features.sharing.models import Share
-from apps.record import projection
-from apps.record.models import Context, Event
+from apps.record.models import Context
+from parley import db
 from tests.api.calling import Caller
 from tests.nonces import without_nonces
-from tests.record.archiving import put_away
 from tests.working import begin, chunk, end, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,7 +64,7 @@ def opened(path: str) -> Any:
     return Client().get(path)
 
 
-async def test_anybody_reads_by_it_what_was_said_and_nothing_of_its_owner(ada_calls, anybody, talk):
+async def test_share_shows_messages_and_nothing_of_its_owner(ada_calls, anybody, talk):
     share = await shared(ada_calls, talk)
     answer = await anybody.get(api_path(share))
     assert answer.status == 200
@@ -88,7 +85,7 @@ async def test_anybody_reads_by_it_what_was_said_and_nothing_of_its_owner(ada_ca
     assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-async def test_files_and_artifacts_come_only_where_they_were_granted(ada_calls, anybody, talk):
+async def test_share_has_files_only_if_granted(ada_calls, anybody, talk):
     bare, full = await shared(ada_calls, talk), await shared(ada_calls, talk, withArtifacts=True)
     [branch] = (await anybody.get(api_path(full))).body["branches"]
     assert [(made["name"], made["parts"][0]["text"]) for made in branch["artifacts"]] == [("answer", "the answer")]
@@ -105,7 +102,7 @@ async def test_files_and_artifacts_come_only_where_they_were_granted(ada_calls, 
         assert (await anybody.get(path.replace("/messages/1/1", wrong))).status == 404
 
 
-async def test_what_was_left_unfinished_is_marked_and_comes_with_artifacts(ada, echo, said, ada_calls, anybody):
+async def test_share_marks_unfinished_artifacts(ada, echo, said, ada_calls, anybody):
     def fail():
         sent = accept.accept(ada.principal, echo, said("Go"))
         held = begin(sent.run)
@@ -126,7 +123,7 @@ async def test_what_was_left_unfinished_is_marked_and_comes_with_artifacts(ada, 
     assert (await anybody.get(api_path(early))).body["branches"][0]["artifacts"] == []
 
 
-async def test_a_file_that_stands_in_the_message_itself_is_a_file(ada, echo, said, ada_calls, anybody):
+async def test_inline_files_are_files_in_shares(ada, echo, said, ada_calls, anybody):
     asked = said("Look")
     asked["parts"] += [
         {"text": "my secret", "filename": "notes.txt"},
@@ -170,7 +167,7 @@ async def test_nothing_that_comes_later_is_shown(ada, echo, said, ada_calls, any
         assert (await ada_calls.post(f"/sessions/{talk.pk}/shares", {"at": at})).status == 422
 
 
-async def test_branches_are_those_of_the_moment_it_was_made(ada, echo, said, ada_calls, anybody, talk):
+async def test_share_has_branches_of_its_moment(ada, echo, said, ada_calls, anybody, talk):
     def branch_off(text):
         child = fork(ada.principal, talk, talk.last_event, reason="fork")
         more = accept.accept(ada.principal, echo, said(text, contextId=child.context_id))
@@ -189,7 +186,7 @@ async def test_branches_are_those_of_the_moment_it_was_made(ada, echo, said, ada
     assert [one["id"] for one in (await anybody.get(api_path(share))).body["branches"]] == [str(talk.pk)]
 
 
-async def test_whatever_is_wrong_with_a_link_the_answer_is_the_same(ada, ada_calls, anybody, talk):
+async def test_all_invalid_links_get_the_same_answer(ada, ada_calls, anybody, talk):
     revoked, expired, deleted = [await shared(ada_calls, talk) for _ in range(3)]
     assert (await ada_calls.delete(f"/sessions/{talk.pk}/shares/{revoked['id']}")).status == 204
     yesterday = timezone.now() - datetime.timedelta(days=1)
@@ -202,7 +199,7 @@ async def test_whatever_is_wrong_with_a_link_the_answer_is_the_same(ada, ada_cal
     assert not await db.run(Share.objects.exists)
 
 
-async def test_a_share_is_listed_without_its_token_and_taken_back(ada_calls, talk):
+async def test_share_is_listed_without_token_and_revoked(ada_calls, talk):
     share = await shared(ada_calls, talk, expiresInDays=1)
     address = f"/sessions/{talk.pk}/shares"
     token = share["url"].rpartition("/")[2]
@@ -229,20 +226,7 @@ async def test_who_looks_too_often_waits(ada_calls, anybody, talk, settings, mon
     assert (await db.run(opened, page_path(share))).status_code == 429
 
 
-async def test_one_in_cold_storage_is_brought_back_to_be_read(ada_calls, anybody, talk):
-    share = await shared(ada_calls, talk, withArtifacts=True)
-    before = (await anybody.get(api_path(share))).content
-
-    def go():
-        move_to_cold_storage(put_away(Context.objects.get(pk=talk.pk)).pk)
-        return Event.objects.filter(context=talk).count()
-
-    assert await db.run(go) == 0
-    assert (await anybody.get(api_path(share))).content == before
-    assert await db.run(projection.differences, talk.pk) == []
-
-
-async def test_the_page_can_be_read_and_printed_by_anybody(ada_calls, talk):
+async def test_anybody_reads_the_shared_page(ada_calls, talk):
     share = await shared(ada_calls, talk, withArtifacts=True)
     page = await db.run(opened, page_path(share))
     text = page.content.decode()

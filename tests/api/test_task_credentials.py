@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-import db
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import CREDENTIALS, WRITE
 from apps.agents.registration import register_hosted
+from apps.credentials.models import Credential
 from apps.engine import accept
-from apps.features.credentials.models import Credential
 from apps.record.execution import Run
 from apps.record.models import Event, Task
+from parley import db
 from tests.api.calling import Caller
 from tests.working import carry_out
 
@@ -60,7 +60,7 @@ async def test_giving_credentials_needs_a_scope_of_its_own(ada: User, said: Any)
         assert (await Caller(key).post(address, {"secret": SECRET})).status == status
 
 
-async def test_a_credential_can_be_declined(ada_calls: Caller, ada: User, said: Any) -> None:
+async def test_credential_can_be_declined(ada_calls: Caller, ada: User, said: Any) -> None:
     task = await asking(ada, said)
     assert (await ada_calls.post(f"/tasks/{task.pk}/credential", {"decline": True})).status == 204
     assert await db.run(state_of, task) == "failed"

@@ -6,11 +6,11 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-import db
-from apps.api.transfers import openai_messages
+from apps.optional.transfers.api import openai_messages
+from apps.optional.transfers.importing import import_file
 from apps.record import projection
 from apps.record.models import Context
-from apps.transfers.importing import import_file
+from parley import db
 from tests.transfers import samples
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,7 +24,7 @@ async def imported(caller, content, agent="echo", **more):
     return await caller.post("/imports", {"agent": agent, "uploadId": upload.body["id"], **more})
 
 
-async def test_an_imported_conversation_is_history_for_the_agent_that_goes_on(ada_calls, echo):
+async def test_imported_conversation_is_history_for_the_agent(ada_calls, echo):
     answer = await imported(ada_calls, samples.as_bytes(samples.chatgpt()))
     assert answer.status == 200, answer.content
     [result] = answer.body["results"]
@@ -38,7 +38,7 @@ async def test_an_imported_conversation_is_history_for_the_agent_that_goes_on(ad
     assert await db.run(projection.differences, uuid.UUID(session)) == []
 
 
-async def test_an_exported_session_can_be_imported_by_another_person(ada_calls, bob_calls, ada, echo):
+async def test_exported_session_can_be_imported_by_others(ada_calls, bob_calls, ada, echo):
     content = samples.as_bytes(samples.chatgpt())
     [result] = (await db.run(import_file, ada.principal, echo, content)).results
     exported = await ada_calls.get(f"/sessions/{result.session}/export")
@@ -59,7 +59,7 @@ async def test_markdown_and_openai_messages_have_every_turn(ada_calls, ada, echo
     assert (await ada_calls.get(f"{path}?format=pdf")).fields == ["format"]
 
 
-def test_tool_calls_are_before_the_answer_in_the_shape_of_openai():
+def test_openai_export_has_tool_calls_before_answers():
     call = {"callId": "1", "name": "add", "arguments": {"a": 1}, "result": {"sum": 1}, "isError": False}
     parts = [{"text": "One"}, {"url": "https://a.test/f", "filename": "f"}]
     said = openai_messages({"role": "agent", "parts": parts, "metadata": {"toolCalls": [call]}})
@@ -68,7 +68,7 @@ def test_tool_calls_are_before_the_answer_in_the_shape_of_openai():
     assert said[0]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
 
 
-async def test_what_cannot_be_imported_is_refused_by_its_field(ada_calls, bob_calls, reads, echo):
+async def test_wrong_imports_are_refused_by_field(ada_calls, bob_calls, reads, echo):
     assert (await imported(ada_calls, b"[]")).fields == ["file"]
     assert (await imported(ada_calls, b"[]", agent="nobody")).fields == ["agent"]
     unknown = {"agent": "echo", "uploadId": str(uuid.uuid4())}
@@ -76,18 +76,7 @@ async def test_what_cannot_be_imported_is_refused_by_its_field(ada_calls, bob_ca
     assert (await reads.post("/imports", unknown)).status == 403
 
 
-async def test_files_are_imported_from_a_zip_and_counted(ada_calls, echo):
-    content = samples.as_zip(samples.as_bytes(samples.chatgpt_with_files()), **samples.PICTURES)
-    answer = (await imported(ada_calls, content)).body
-    assert (answer["sessions"], answer["messages"], answer["files"]) == (1, 3, 3)
-    assert {one["reason"]: one["count"] for one in answer["skipped"]}["missing_files"] == 1
-    [result] = answer["results"]
-    assert result["skipped"] == answer["skipped"]
-    said = (await ada_calls.get(f"/sessions/{result['sessionId']}")).body["messages"][0]["parts"]
-    assert [part.get("filename") for part in said] == [None, "My boat.png", "notes.pdf"]
-
-
-async def test_a_dry_run_lists_what_an_import_of_some_would_create(ada_calls, echo):
+async def test_dry_run_lists_what_would_be_imported(ada_calls, echo):
     content = samples.as_bytes(samples.chatgpt("a"), samples.chatgpt("b"))
     preview = (await imported(ada_calls, content, dryRun=True)).body
     assert [one["outcome"] for one in preview["results"]] == ["ready", "ready"]

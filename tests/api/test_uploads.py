@@ -14,11 +14,11 @@ from asgiref.sync import sync_to_async
 from django.core.files.storage import default_storage
 from django.utils import timezone
 
-from apps.api.uploads import PIECE, UploadShape
+from apps.conversations.api.uploads import PIECE, UploadShape
+from apps.conversations.sessions import deletion
+from apps.conversations.uploads import resumable
+from apps.conversations.uploads.models import Upload
 from apps.engine import accept
-from apps.features.sessions import deletion
-from apps.features.uploads import resumable
-from apps.features.uploads.models import Upload
 from apps.record.content import blobs, parts
 from apps.record.errors import InvalidParams, UploadNotFound
 from apps.record.models import Blob, Message
@@ -66,7 +66,7 @@ async def part_of(user, upload):
     return await sync_to_async(resumable.message_part)(user.principal, uuid.UUID(upload["id"]))
 
 
-async def test_a_file_comes_in_pieces_and_a_message_names_it(ada, ada_calls, echo, said):
+async def test_file_comes_in_pieces_for_a_message(ada, ada_calls, echo, said):
     upload = await begun(ada_calls, filename="../data/big.bin", mediaType="application/x-big", sha256=SHA256.upper())
     assert set(upload) == set(UploadShape().fields)
     assert (upload["offset"], upload["isWhole"], upload["filename"]) == (0, False, "big.bin")
@@ -100,7 +100,7 @@ async def test_a_small_file_comes_at_once(ada_calls):
     assert await Upload.objects.acount() == 3
 
 
-async def test_a_browser_sends_a_file_at_once_and_only_with_its_token(ada_browses):
+async def test_browser_uploads_only_with_its_token(ada_browses):
     for media_type in ("text/plain", "application/json", "multipart/form-data; boundary=x", ""):
         path, headers = "/uploads?filename=a", {"content-type": media_type}
         refused = await ada_browses.ask("POST", path, b"abc", headers)
@@ -109,7 +109,7 @@ async def test_a_browser_sends_a_file_at_once_and_only_with_its_token(ada_browse
         assert (sent.status, sent.body["sha256"]) == (201, hashlib.sha256(b"abc").hexdigest()), media_type
 
 
-async def test_where_it_goes_on_is_said_and_nothing_else_is_taken(ada_calls):
+async def test_upload_goes_on_at_its_offset_alone(ada_calls):
     upload = await begun(ada_calls, 10)
     assert (await send(ada_calls, upload, b"01234", 0)).body["offset"] == 5
     for offset in (0, 4, 6, 10, 11):
@@ -125,7 +125,7 @@ async def test_where_it_goes_on_is_said_and_nothing_else_is_taken(ada_calls):
     assert (again.status, again.headers["upload-offset"]) == (409, "10")
 
 
-async def test_a_piece_says_what_it_is_and_is_not_too_large(ada_calls, settings):
+async def test_wrong_pieces_are_refused(ada_calls, settings):
     settings.MAX_REQUEST_BYTES = 1_000
     upload = await begun(ada_calls, 10_000)
     for offset in (None, "-1", "²", "9" * 30):
@@ -157,7 +157,7 @@ async def test_what_is_announced_is_checked(ada_calls, settings):
     assert await Upload.objects.acount() == 0
 
 
-async def test_a_name_is_the_last_component_of_a_path(ada_calls):
+async def test_upload_name_is_a_paths_last_component(ada_calls):
     for given, kept in (
         ("../../etc/passwd", "passwd"),
         ("C:\\Windows\\win.ini", "win.ini"),
@@ -171,7 +171,7 @@ async def test_a_name_is_the_last_component_of_a_path(ada_calls):
         await ada_calls.delete(f"/uploads/{upload['id']}")
 
 
-async def test_a_file_that_is_not_the_announced_one_is_gone_and_one_that_is_not_whole_is_not_named(ada, ada_calls):
+async def test_wrong_file_is_gone_incomplete_file_is_refused(ada, ada_calls):
     upload = await begun(ada_calls, 5, sha256=SHA256)
     refused = await send(ada_calls, upload, b"other", 0)
     assert (refused.status, refused.fields) == (422, ["sha256"])
@@ -184,7 +184,7 @@ async def test_a_file_that_is_not_the_announced_one_is_gone_and_one_that_is_not_
     assert told.value.field == "uploadId"
 
 
-async def test_of_two_who_send_the_same_piece_one_wins_and_the_other_waits(ada_calls):
+async def test_one_of_concurrent_pieces_wins(ada_calls):
     upload = await begun(ada_calls)
     answers = await asyncio.gather(*(send(ada_calls, upload, CONTENT, 0) for _ in range(6)))
     assert sorted(answer.status for answer in answers) == [200, 409, 409, 409, 409, 409]
@@ -199,7 +199,7 @@ async def test_of_two_who_send_the_same_piece_one_wins_and_the_other_waits(ada_c
     assert (await send(ada_calls, upload, b"3456789", 3)).body["isWhole"]
 
 
-async def test_one_person_has_so_many_open_and_so_much_in_all(ada_calls, bob_calls, settings):
+async def test_uploads_of_a_person_are_limited(ada_calls, bob_calls, settings):
     settings.MAX_OPEN_UPLOADS, settings.MAX_UPLOADED_BYTES = 2, 100
     first = await begun(ada_calls, 50)
     too_large = await ada_calls.post("/uploads", {"filename": "a", "size": 51})
@@ -214,7 +214,7 @@ async def test_one_person_has_so_many_open_and_so_much_in_all(ada_calls, bob_cal
     assert sorted(answer.status for answer in at_once) == [201] + [429] * 5
 
 
-async def test_what_expired_is_gone_with_its_file_unless_a_message_names_it(ada, ada_calls, echo, said, settings):
+async def test_expired_uploads_go_unless_a_message_has_them(ada, ada_calls, echo, said, settings):
     settings.UNUSED_FILE_SECONDS = -1
     part_only = await begun(ada_calls, 10)
     used, unused = await whole(ada_calls, b"used"), await whole(ada_calls, b"unused")
@@ -232,18 +232,7 @@ async def test_what_expired_is_gone_with_its_file_unless_a_message_names_it(ada,
     assert not default_storage.exists(blobs.path_of(used["sha256"]))
 
 
-async def test_an_upload_that_is_finished_while_it_is_given_up_counts_no_longer(ada, ada_calls, settings):
-    settings.UNUSED_FILE_SECONDS = -1
-    upload = await begun(ada_calls)
-    read_before = await Upload.objects.aget()
-    await send(ada_calls, upload, CONTENT, 0)
-    await sync_to_async(resumable.discard_upload)(read_before)
-    assert await Upload.objects.acount() == 0
-    assert not await Blob.objects.filter(sha256=SHA256, uses__gt=0).aexists()
-    assert not default_storage.exists(blobs.path_of(SHA256))
-
-
-async def test_a_file_that_was_lost_from_sight_is_swept_once_it_is_old(ada_calls, settings):
+async def test_lost_file_is_swept_when_old(ada_calls, settings):
     await begun(ada_calls, 10)
     await Upload.objects.all().adelete()
     [path] = list(settings.UPLOADS_DIR.iterdir())
@@ -254,7 +243,7 @@ async def test_a_file_that_was_lost_from_sight_is_swept_once_it_is_old(ada_calls
     assert not path.exists()
 
 
-async def test_what_a_process_that_died_left_is_finished_by_whoever_asks_or_names_it(ada, ada_calls, monkeypatch):
+async def test_upload_of_a_killed_process_is_finished_later(ada, ada_calls, monkeypatch):
     upload = await begun(ada_calls)
     file = resumable.AppendableFile(await Upload.objects.aget(), 0)
     file.write(CONTENT)
@@ -268,7 +257,7 @@ async def test_what_a_process_that_died_left_is_finished_by_whoever_asks_or_name
     assert await sync_to_async(blobs.content_of)(await part_of(ada, upload)) == CONTENT
 
 
-def test_what_a_file_is_does_not_take_longer_by_how_it_is_made():
+def test_finding_a_media_type_takes_linear_time():
     """A pattern could match a row of comments with no picture in 2^1000 ways."""
     script = (
         "from apps.record.content import parts; print(parts.verified_media_type('image/svg+xml', b'<!-- -->' * 1000))"
@@ -279,7 +268,7 @@ def test_what_a_file_is_does_not_take_longer_by_how_it_is_made():
     assert parts.verified_media_type("image/svg+xml", comments) == "image/svg+xml"
 
 
-async def test_a_type_that_the_content_contradicts_is_not_believed(ada, ada_calls, echo):
+async def test_contradicted_media_type_is_not_believed(ada, ada_calls, echo):
     for content, claimed, kept in (
         (PNG, "image/png", "image/png"),
         (PNG, "", "image/png"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from apps.api.uploads import PIECE
+from apps.conversations.api.uploads import PIECE
 from tests import stack
 from tests.stack import Stack
 
@@ -61,7 +61,7 @@ class Sender:
         assert (told["isWhole"], told["sha256"]) == (True, hashlib.sha256(CONTENT).hexdigest())
 
 
-def test_a_file_goes_on_with_what_came_over_lines_that_are_cut_and_when_its_server_is_killed(frail: Stack) -> None:
+def test_upload_survives_cut_lines_and_killed_server(frail: Stack) -> None:
     sender = Sender(frail)
     offset = sender.send(0)
     for after in (0, 1, 70_000, PIECE_BYTES - 1):

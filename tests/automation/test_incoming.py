@@ -17,14 +17,14 @@ from hypothesis import strategies as some
 from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.automation import incoming
+from apps.automation import incoming, targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.engine import activity
 from apps.installation.models import Activity
 from apps.plans.models import Plan
-from apps.record.errors import InvalidFields
+from apps.record.errors import InvalidFields, NotAccepting
 from apps.record.models import Message, Task
-from db import sql
+from parley.db import sql
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
 pytestmark = pytest.mark.django_db
@@ -45,7 +45,7 @@ def made(ada: User, echo: Agent) -> Make:
 def receive(webhook: IncomingWebhook, body: Any = BODY, **headers: str) -> IncomingEvent:
     """An event, and its job."""
     event = incoming.receive(webhook, {"Idempotency-Key": "e1", **headers}, body)
-    incoming.start_event(event.pk)
+    incoming.start_events_of(webhook.pk)
     event.refresh_from_db()
     return event
 
@@ -57,7 +57,11 @@ def said(event: IncomingEvent) -> list[Any]:
 
 
 @pytest.mark.services("one event is one row by the database's constraint")
-def test_an_event_starts_one_task_of_the_owner_however_often_it_comes(made: Make, ada: User) -> None:
+def started() -> int:
+    return sum(incoming.start_events_of(key) for key in list(incoming.due_webhooks()))
+
+
+def test_repeated_event_starts_one_task_of_the_owner(made: Make, ada: User) -> None:
     webhook = made(text="Look at {{ body.pull_request.title }} ({{ event.id }})")
     first, second = receive(webhook), receive(webhook, {"another": "body"})
     assert first == second
@@ -66,31 +70,31 @@ def test_an_event_starts_one_task_of_the_owner_however_often_it_comes(made: Make
     assert receive(webhook, **{"Idempotency-Key": "e2"}) != first
 
 
-def test_what_a_killed_job_left_starts_once_with_the_content_of_then(made: Make) -> None:
+def test_event_of_a_killed_job_starts_once(made: Make) -> None:
     webhook = made(text="number {{ body.number }}")
     event = incoming.receive(webhook, {"Idempotency-Key": "e1"}, BODY)
     IncomingEvent.objects.update(received_at=sql.database_time() - datetime.timedelta(minutes=1))
     found = IncomingEvent.objects.select_related("webhook__owner", "webhook__agent").get()
     assert incoming._fill_row(found), "and then it is killed, before it starts"
     IncomingWebhook.objects.update(text="another text")
-    assert [incoming.start_waiting(), incoming.start_waiting()] == [1, 0]
+    assert [started(), started()] == [1, 0]
     event.refresh_from_db()
     assert said(event) == ["number 7"]
     IncomingEvent.objects.update(state=State.WAITING)
-    incoming.start_event(event.pk)
+    incoming.start_events_of(webhook.pk)
     assert Task.objects.count() == 1, "a job that was killed after it started work starts no other"
 
 
-def test_without_templates_an_agent_gets_the_event_as_data(made: Make) -> None:
+def test_agent_gets_event_as_data_without_templates(made: Make) -> None:
     assert said(receive(made(), **{"X-Signature": "secret"})) == [{"body": BODY}]
 
 
-def test_a_text_that_is_one_expression_keeps_its_type(made: Make) -> None:
+def test_single_expression_keeps_its_type(made: Make) -> None:
     event = receive(made(inputs={"n": "{{ body.number }}", "all": ["{{ body }}", "n={{ body.number }}"], "one": 1}))
     assert said(event) == [{"n": 7, "all": [BODY, "n=7"], "one": 1}]
 
 
-def test_a_plan_gets_its_inputs_or_the_event_says_what_is_missing(made: Make, plan: Callable[..., Agent]) -> None:  # noqa: F811
+def test_plan_gets_inputs_or_event_fails(made: Make, plan: Callable[..., Agent]) -> None:  # noqa: F811
     inputs = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
     plan({"one": {"agent": "echo", "message": "{{ inputs.city }}"}}, inputs=inputs)
     webhook = made(agent=Plan.objects.get(slug="plan"), inputs={"city": "{{ body.city }}"})
@@ -111,7 +115,7 @@ def test_a_plan_gets_its_inputs_or_the_event_says_what_is_missing(made: Make, pl
         ({"inputs": {"a": "{{ 'nan' | float }}"}}, State.FAILED),
     ],
 )
-def test_a_condition_and_a_template_decide_and_say_why(made: Make, fields: dict[str, Any], state: State) -> None:
+def test_conditions_and_templates_decide_and_say_why(made: Make, fields: dict[str, Any], state: State) -> None:
     event = receive(made(**fields), BODY | {"text": "x" * 3_000})
     assert event.state == state, event.reason
     assert bool(event.reason) == (state != State.STARTED)
@@ -135,16 +139,19 @@ def test_event_with_a_slow_template_fails(made: Make) -> None:
         ({"inputs": {"a": ["x"] * 101}}, "inputs"),
         ({"inputs": {"a": "x" * 70_000}}, "inputs"),
         ({"agent": None}, "agent"),
+        ({"scheme": "hmac"}, "signature.header"),
+        ({"scheme": "hmac", "signature": {"header": "X-Sign", "signed": "{time}"}}, "signature.signed"),
+        ({"signature": {"header": "X-Sign"}}, "signature"),
     ],
 )
-def test_a_wrong_webhook_is_refused_by_field_and_not_saved(made: Make, fields: dict[str, Any], path: str) -> None:
+def test_wrong_webhooks_are_refused_by_field(made: Make, fields: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidFields) as refused:
         made(**fields)
     assert refused.value.violations[0][0] == path
     assert not IncomingWebhook.objects.exists()
 
 
-def test_a_paused_webhook_keeps_events_that_a_person_can_send_again(made: Make) -> None:
+def test_events_of_paused_webhook_can_be_resent(made: Make) -> None:
     webhook = made(text="{{ body.absent }}")
     incoming.pause(webhook, webhook.owner.principal)
     webhook.refresh_from_db()
@@ -154,7 +161,7 @@ def test_a_paused_webhook_keeps_events_that_a_person_can_send_again(made: Make) 
     incoming.save(webhook.owner.principal, webhook)
     for _ in range(2):
         again = incoming.send_again(event)
-        incoming.start_event(again.pk)
+        incoming.start_events_of(webhook.pk)
         again.refresh_from_db()
         assert said(again) == ["now 7"]
         assert again.repeats == event
@@ -170,7 +177,7 @@ def _delete_agent(webhook: IncomingWebhook) -> None:
 
 
 @pytest.mark.parametrize("lose", [_disable_agent, _delete_agent])
-def test_an_agent_that_the_owner_may_no_longer_use_starts_nothing(made: Make, lose: Callable[..., None]) -> None:
+def test_lost_agent_starts_nothing(made: Make, lose: Callable[..., None]) -> None:
     webhook = made()
     lose(webhook)
     webhook.refresh_from_db()
@@ -178,22 +185,40 @@ def test_an_agent_that_the_owner_may_no_longer_use_starts_nothing(made: Make, lo
     assert (event.state, Task.objects.count()) == (State.FAILED, 0)
 
 
-def test_an_agent_that_takes_no_work_now_makes_events_wait(made: Make, echo: Agent) -> None:
+def test_draining_agent_makes_events_wait(made: Make, echo: Agent) -> None:
     webhook = made()
     activity.set_activity_of_all(Activity.DRAINING, None)
     assert receive(webhook).state == State.WAITING
+
+
+def test_events_start_in_order_until_limits_stop_one(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    webhook = made(text="{{ event.id }}")
+    for name in ("e1", "e2", "e3"):
+        incoming.receive(webhook, {"Idempotency-Key": name}, BODY)
+    asked: list[str] = []
+    start = targets.start
+
+    def limited(*args: Any, **given: Any) -> Any:
+        asked.append(given["text"])
+        if given["text"] == "e2":
+            raise NotAccepting
+        return start(*args, **given)
+
+    monkeypatch.setattr(targets, "start", limited)
+    assert incoming.start_events_of(webhook.pk) == 1
+    assert asked == ["e1", "e2"]
 
 
 def test_pausing_stops_what_waits(made: Make) -> None:
     webhook = made()
     event = incoming.receive(webhook, {}, BODY)
     incoming.pause(webhook, webhook.owner.principal)
-    assert not incoming.start_event(event.pk)
+    assert not incoming.start_events_of(webhook.pk)
     event.refresh_from_db()
     assert (event.state, Task.objects.count()) == (State.IGNORED, 0)
 
 
-def test_long_ids_are_known_again_and_events_without_one_are_others(made: Make) -> None:
+def test_long_and_missing_ids_are_handled(made: Make) -> None:
     webhook = made()
     first, second = (receive(webhook, **{"Idempotency-Key": "x" * 300}) for _ in range(2))
     assert first == second
@@ -201,7 +226,7 @@ def test_long_ids_are_known_again_and_events_without_one_are_others(made: Make) 
     assert incoming.receive(webhook, {}, BODY, "own") == incoming.receive(webhook, {}, BODY, "own")
 
 
-def test_a_secret_that_is_replaced_twice_leaves_the_sender_its_day(made: Make) -> None:
+def test_secret_replaced_twice_keeps_its_day(made: Make) -> None:
     webhook = made()
     before = webhook.secret
     for _ in range(2):
@@ -209,22 +234,23 @@ def test_a_secret_that_is_replaced_twice_leaves_the_sender_its_day(made: Make) -
     assert webhook.old_secret == before
 
 
-def test_a_limit_makes_events_wait_and_after_an_hour_fail(made: Make, settings: Any) -> None:
+def test_limited_events_wait_and_fail_after_an_hour(made: Make, settings: Any) -> None:
     settings.ACTS_PER_MINUTE = 0
     event = receive(made())
-    assert (event.state, incoming.start_waiting()) == (State.WAITING, 0)
+    assert (event.state, started()) == (State.WAITING, 0)
     IncomingEvent.objects.update(received_at=sql.database_time() - datetime.timedelta(hours=2))
-    assert incoming.start_waiting() == 0
+    assert started() == 0
     event.refresh_from_db()
     assert event.state == State.FAILED
 
 
-def test_old_events_and_those_beyond_the_newest_are_deleted_but_not_what_waits(made: Make, settings: Any) -> None:
+def test_old_events_are_deleted_unless_waiting(made: Make, settings: Any) -> None:
     settings.INCOMING_EVENTS_KEPT = 2
     webhook = made()
-    waits = incoming.receive(webhook, {}, BODY)
     events = [receive(webhook, **{"Idempotency-Key": str(number)}) for number in range(4)]
-    IncomingEvent.objects.filter(pk=events[3].pk).update(received_at=sql.database_time() - datetime.timedelta(days=31))
+    waits = incoming.receive(webhook, {}, BODY)
+    old = IncomingEvent.objects.filter(pk__in=(events[3].pk, waits.pk))
+    old.update(received_at=sql.database_time() - datetime.timedelta(days=31))
     assert incoming.forget_events() == 2
     assert set(IncomingEvent.objects.all()) == {waits, events[1], events[2]}
     assert Task.objects.count() == 4

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.automation import reruns
+from apps.conversations.queue.models import QueuedMessage
 from apps.engine import accept
-from apps.features.queue.models import QueuedMessage
 from apps.record.errors import ContextNotFound
 from apps.record.models import Task
+from parley import db
 from tests.engine.approving import SENT
 from tests.engine.delegating import until
 from tests.working import carry_out, worked_on
@@ -101,12 +101,3 @@ async def test_a_rerun_that_is_held_says_why(ada: User, echo: Agent, wondering: 
     found = await db.run(reruns.compare, ada.principal, again.pk)
     assert "has a question" in found.held
     assert not found.is_finished
-
-
-async def test_a_session_runs_again_any_number_of_times(ada: User, echo: Agent, said: Any, worker: None) -> None:
-    task = await told(ada, echo, said("once"))
-    for _ in range(2):
-        again, _ = await db.run(reruns.start, ada.principal, task.context_id)
-        [turn] = (await compared(ada, again)).turns
-        assert turn.after is not None
-        assert turn.same_answer

@@ -19,7 +19,7 @@ from apps.engine.cancel import cancel_task
 from apps.plans.models import Plan
 from apps.record.execution import Accepted
 from apps.record.models import Task, TaskState
-from db import sql
+from parley.db import sql
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
 pytestmark = pytest.mark.services("the clock and compare-and-swap are the database's")
@@ -48,9 +48,13 @@ def states(schedule: Schedule) -> list[str]:
     return list(schedule.runs.order_by("due_at").values_list("state", flat=True))
 
 
+def started() -> int:
+    return sum(schedules.start_runs_of(key) for key in list(schedules.due_schedules()))
+
+
 def tick() -> int:
     schedules.claim_due()
-    return schedules.start_waiting()
+    return started()
 
 
 def due_again(schedule: Schedule) -> None:
@@ -64,7 +68,7 @@ def due_again(schedule: Schedule) -> None:
     )
 
 
-def test_a_due_time_starts_one_task_of_the_owner_and_the_next_is_in_the_future(hourly: Make, ada: User) -> None:
+def test_due_time_starts_one_task_of_the_owner(hourly: Make, ada: User) -> None:
     schedule = hourly()
     assert [tick(), tick()] == [1, 0]
     run = schedule.runs.get()
@@ -76,7 +80,7 @@ def test_a_due_time_starts_one_task_of_the_owner_and_the_next_is_in_the_future(h
     assert schedule.next_at > sql.database_time()
 
 
-def test_two_beats_that_read_the_same_row_claim_it_once(hourly: Make) -> None:
+def test_two_beats_claim_a_schedule_once(hourly: Make) -> None:
     schedule = hourly()
     other = Schedule.objects.select_related("agent").get()
     now = sql.database_time()
@@ -85,14 +89,22 @@ def test_two_beats_that_read_the_same_row_claim_it_once(hourly: Make) -> None:
     assert states(schedule) == [State.WAITING]
 
 
-def test_what_was_claimed_by_a_job_that_was_killed_is_started_by_the_next(hourly: Make) -> None:
-    schedule = hourly()
+def test_job_that_lost_its_schedule_starts_no_more(hourly: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = hourly(2, catch_up="all")
     schedules.claim_due()
-    assert schedules.start_waiting() == 1
-    assert states(schedule) == [State.STARTED]
+    start = schedules._start
+
+    def lose(run: ScheduledRun) -> None:
+        start(run)
+        Schedule.objects.update(fence=9)
+
+    monkeypatch.setattr(schedules, "_start", lose)
+    monkeypatch.setattr(schedules, "_make_room", lambda run: True)
+    assert schedules.start_runs_of(schedule.pk) == 1
+    assert states(schedule) == [State.STARTED, State.WAITING]
 
 
-def test_a_job_that_was_killed_after_sending_leads_to_the_same_task_though_the_text_changed(hourly: Make) -> None:
+def test_job_killed_after_sending_finds_its_task(hourly: Make) -> None:
     schedule = hourly()
     schedules.claim_due()
     run = schedule.runs.get()
@@ -104,13 +116,13 @@ def test_a_job_that_was_killed_after_sending_leads_to_the_same_task_though_the_t
     assert Task.objects.count() == Accepted.objects.count() == 1
 
 
-def test_a_killed_job_holds_the_schedule_for_a_minute_at_most(hourly: Make) -> None:
+def test_lease_of_a_killed_job_runs_out(hourly: Make) -> None:
     schedule = hourly()
     schedules.claim_due()
-    Schedule.objects.update(sending_until=sql.database_time() + HOUR)
-    assert schedules.start_waiting() == 0
-    Schedule.objects.update(sending_until=sql.database_time() - datetime.timedelta(seconds=1))
-    assert schedules.start_waiting() == 1
+    Schedule.objects.update(lease_until=sql.database_time() + HOUR)
+    assert started() == 0
+    Schedule.objects.update(lease_until=sql.database_time() - datetime.timedelta(seconds=1))
+    assert started() == 1
     assert states(schedule) == [State.STARTED]
 
 
@@ -136,7 +148,7 @@ def test_while_an_earlier_run_works_the_policy_decides(
     assert first.state == first_task
 
 
-def test_a_queued_run_starts_when_the_earlier_one_has_ended(hourly: Make) -> None:
+def test_queued_run_starts_after_the_earlier_one(hourly: Make) -> None:
     schedule = hourly(overlap="queue")
     tick()
     due_again(schedule)
@@ -146,12 +158,7 @@ def test_a_queued_run_starts_when_the_earlier_one_has_ended(hourly: Make) -> Non
 
 
 @pytest.mark.parametrize(
-    ("catch_up", "expected"),
-    [
-        ("none", [State.SKIPPED]),
-        ("last", [State.WAITING]),
-        ("all", [State.WAITING] * 3),
-    ],
+    ("catch_up", "expected"), [("none", [State.SKIPPED]), ("last", [State.WAITING]), ("all", [State.WAITING] * 3)]
 )
 def test_after_a_downtime_of_ten_hours(hourly: Make, catch_up: str, expected: list[str]) -> None:
     schedule = hourly(hours=10, catch_up=catch_up, catch_up_limit=3, overlap="queue")
@@ -195,7 +202,7 @@ def _make_viewer(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("change", [_disable, _delete, _make_viewer])
-def test_a_target_that_is_no_more_fails_with_a_reason_and_pauses_the_schedule_in_the_end(
+def test_lost_target_fails_and_pauses_the_schedule(
     hourly: Make, settings: Any, change: Callable[[Schedule], None]
 ) -> None:
     settings.EMAIL_URL = "memory://"
@@ -220,7 +227,7 @@ def no_more_today(settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("no_more_today")
-def test_a_run_that_a_limit_refuses_waits_as_long_as_it_says_and_starts_then(hourly: Make, settings: Any) -> None:
+def test_limited_run_waits_as_long_as_told(hourly: Make, settings: Any) -> None:
     schedule = hourly()
     assert tick() == 0
     run = schedule.runs.get()
@@ -237,7 +244,7 @@ def test_a_run_that_a_limit_refuses_waits_as_long_as_it_says_and_starts_then(hou
 
 @pytest.mark.usefixtures("no_more_today")
 @pytest.mark.parametrize("overlap", Schedule.Overlap)
-def test_a_run_that_is_refused_until_the_next_is_due_fails_and_says_why(hourly: Make, overlap: str) -> None:
+def test_run_limited_until_the_next_fails(hourly: Make, overlap: str) -> None:
     schedule = hourly(overlap=overlap)
     tick()
     due_again(schedule)
@@ -249,7 +256,7 @@ def test_a_run_that_is_refused_until_the_next_is_due_fails_and_says_why(hourly: 
 
 
 @pytest.mark.usefixtures("no_more_today")
-def test_a_run_that_waits_for_a_limit_is_not_overtaken(hourly: Make) -> None:
+def test_limited_run_is_not_overtaken(hourly: Make) -> None:
     schedule = hourly(catch_up="all", catch_up_limit=3)
     due_again(schedule)
     due_again(schedule)
@@ -275,7 +282,7 @@ def test_schedules_of_a_deactivated_person_do_not_run(hourly: Make, ada: User) -
     assert states(schedule) == []
 
 
-def test_a_paused_schedule_does_not_run_and_makes_up_for_nothing(hourly: Make) -> None:
+def test_paused_schedule_makes_up_for_nothing(hourly: Make) -> None:
     schedule = hourly(hours=5)
     assert schedules.pause(schedule)
     assert tick() == 0
@@ -293,7 +300,7 @@ def test_run_now_works_while_it_is_paused(hourly: Make) -> None:
     assert isinstance(run.task_id, uuid.UUID)
 
 
-def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(ada, echo):
+def test_edit_does_not_undo_a_pause(ada, echo):
     about = {"name": "Nightly", "agent": echo, "text": "Hello", "kind": "cron", "cron": "0 3 * * *"}
     made = schedules.save(ada.principal, Schedule(**about))
     edited = Schedule.objects.select_related("agent").get(pk=made.pk)
@@ -304,7 +311,7 @@ def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(ada, echo):
     assert (now.name, now.paused_at is not None) == ("Every night", True)
 
 
-def test_runs_by_hand_wait_up_to_a_number_and_the_next_is_refused(hourly: Make) -> None:
+def test_runs_by_hand_wait_up_to_a_number(hourly: Make) -> None:
     schedule = hourly(overlap="queue")
     schedules.run_now(schedule)  # works
     for _ in range(schedules.MOST_WAITING_BY_HAND):
@@ -329,11 +336,8 @@ def _kept(schedule: Schedule) -> list[int]:
     return [(now - run.due_at).days for run in schedule.runs.order_by("-due_at")]
 
 
-def test_the_history_is_kept_up_to_an_age_and_a_number_for_each_schedule(
-    hourly: Make, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_is_kept_by_age_and_number(hourly: Make, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.SCHEDULE_RUN_DAYS, settings.SCHEDULE_RUNS_KEPT = 30, 3
-    monkeypatch.setattr(schedules, "DELETED_AT_ONCE", 2)
     busy, quiet = hourly(), hourly()
     _history(busy, [1, 2, 3, 4, 5, 6, 40, 41, 42])
     _history(quiet, [1, 29, 31])
@@ -342,7 +346,7 @@ def test_the_history_is_kept_up_to_an_age_and_a_number_for_each_schedule(
     assert schedules.prune_runs() == 0
 
 
-def test_a_run_that_waits_or_works_is_never_pruned(hourly: Make, settings: Any) -> None:
+def test_waiting_and_working_runs_are_not_pruned(hourly: Make, settings: Any) -> None:
     settings.SCHEDULE_RUN_DAYS, settings.SCHEDULE_RUNS_KEPT = 30, 1
     schedule = hourly()
     tick()

@@ -7,7 +7,6 @@ import fpdf
 
 from agentkit import (
     Artifact,
-    AuthRequired,
     Completed,
     Failed,
     InputRequired,
@@ -133,19 +132,6 @@ class Locksmith(SkillHandler):
         return Completed("Open.")
 
 
-class Calendar(SkillHandler):
-    """Wants a key, and says that it has one."""
-
-    name = "Calendar"
-
-    async def on_request(self, task: TaskContext) -> Outcome:
-        credential = await task.credential("the calendar of the institute")
-        if credential is None:
-            words = "To look up your free days I need your key. You find it under Settings → Keys."
-            return AuthRequired(words, service="the calendar of the institute")
-        return Completed(f"I opened it with a key of {len(credential.secret)} characters.")
-
-
 class Long(SkillHandler):
     """Works; a message that begins with "until" names the file to wait for."""
 
@@ -231,13 +217,4 @@ class Clerk(SkillHandler):
         return Completed(await CLERK.run(task))
 
 
-class Secretary(SkillHandler):
-    """Has the clerk send mails."""
-
-    name = "Secretary"
-
-    async def on_request(self, task: TaskContext) -> Outcome:
-        return Completed((await task.call("clerk", task.message.text)).text)
-
-
-ALL = (Storyteller, Talking, Failing, Asking, Interviewer, Locksmith, Calendar, Long, Filing, Clerk, Secretary)
+ALL = (Storyteller, Talking, Failing, Asking, Interviewer, Locksmith, Long, Filing, Clerk)

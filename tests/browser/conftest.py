@@ -3,8 +3,6 @@
 A journey fails if a script throws or the browser complains, unless the test clears `complaints`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from tests.stack import Stack
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--renderer-process-limit=1")  # no spare renderer process
 PATIENCE = 60_000  # milliseconds, for a busy machine
 WIDE, PHONE = (1440, 900), (390, 844)
-MOST_PEOPLE = 60
+MOST_PEOPLE = 45
 
 OpenBrowser = Callable[..., BrowserContext]
 

@@ -1,7 +1,5 @@
 """Actions on a page."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

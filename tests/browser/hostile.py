@@ -1,7 +1,5 @@
 """Hostile texts, and an agent that returns them wherever it can."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext

@@ -1,7 +1,5 @@
 """New people, each with a sign-in and an API key."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

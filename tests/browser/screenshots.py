@@ -3,8 +3,6 @@
 It starts its own Parley and fills it with people and messages.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys
@@ -15,7 +13,7 @@ import django
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 django.setup()  # before the imports that need models
 
 from tests.browser import people  # noqa: E402

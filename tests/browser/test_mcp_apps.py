@@ -1,7 +1,5 @@
 """A page of a tool server (MCP Apps) in a session: it speaks with its host, and reaches nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -53,20 +51,11 @@ def shown(page: Page) -> FrameLocator:
     return page.frame_locator("iframe[title='Page of the tool Tell time']")
 
 
-@pytest.mark.usefixtures("clock")
-def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, complaints: list[str]) -> None:
-    address = begin(page, "clock", "What time is it?")
-    heard(page, "It is noon.")
-    settled(page)
+def takes_no_focus(page: Page, complaints: list[str]) -> None:
+    """Neither the focus nor presses, until a person presses it."""
     app = shown(page)
-    expect(app.locator("#time")).to_have_text("12:00")
-    expect(app.locator("#zone")).to_have_text("UTC")
-    expect(app.locator("#reach")).to_have_text(NOTHING)
-    complaints.clear()  # the browser says that it refused these
-    assert page.locator(".app-frame").evaluate("frame => frame.clientHeight") < 600
-
-    # It takes neither the focus nor presses until a person presses it
-    words, field = page.locator("#words"), app.locator("#field")
+    words = page.locator("#words")
+    field = app.locator("#field")
     words.click()
     with page.expect_event("console", lambda said: said.text == "blur"):
         page.evaluate("addEventListener('blur', () => console.debug('blur'), { once: true })")
@@ -84,7 +73,10 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     page.locator(".app-box").click(position={"x": 30, "y": 120})
     app.get_by_role("button", name="Write").click()
 
-    # A question takes no press that was meant for what stood there before
+
+def asks_who_attends(page: Page) -> None:
+    """A question takes no press that was meant for what stood there before."""
+    words = page.locator("#words")
     dialog = page.get_by_role("dialog")
     add = dialog.get_by_role("button", name="Add to message")
     add.dispatch_event("click")
@@ -97,7 +89,11 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     expect(words).to_have_value("And in Oslo?")
     words.fill("")
 
-    # A tool that must be approved asks the person, and is called once
+
+def calls_what_is_allowed(page: Page) -> None:
+    """A tool that must be approved asks the person, and is called once."""
+    app = shown(page)
+    dialog = page.get_by_role("dialog")
     use(page)
     app.get_by_role("button", name="Set an alarm").click()
     expect(dialog).to_contain_text("7:00")
@@ -109,13 +105,11 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     expect(app.get_by_role("status")).to_have_text("Alarm at 7:00")
     expect(page.locator(".app-called")).to_have_text("This page called set_alarm.")
 
-    # What the model is to know is a chip that can be removed
-    use(page)
-    app.get_by_role("button", name="Tell").click()
-    page.get_by_role("button", name="Do not send Shown in Tell time.txt").click()
-    expect(page.locator(".app-context")).to_have_count(0)
 
-    # A link is opened by the person alone, without a way back; the frame itself leads nowhere
+def opens_links_by_the_person(page: Page) -> None:
+    """Without a way back; the frame itself leads nowhere."""
+    app = shown(page)
+    dialog = page.get_by_role("dialog")
     outside: list[str] = []
     page.context.on("request", lambda one: outside.append(one.url) if "example.org" in one.url else None)
     use(page)
@@ -135,12 +129,25 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     assert opened.value.evaluate("opener") is None
     opened.value.close()
 
-    # The theme follows, and a page is loaded again
+
+@pytest.mark.usefixtures("clock")
+def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, complaints: list[str]) -> None:
+    address = begin(page, "clock", "What time is it?")
+    heard(page, "It is noon.")
+    settled(page)
+    app = shown(page)
+    expect(app.locator("#time")).to_have_text("12:00")
+    expect(app.locator("#zone")).to_have_text("UTC")
+    expect(app.locator("#reach")).to_have_text(NOTHING)
+    complaints.clear()  # the browser says that it refused these
+
+    takes_no_focus(page, complaints)
+    asks_who_attends(page)
+    calls_what_is_allowed(page)
+    opens_links_by_the_person(page)
+
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     expect(app.locator("html")).to_have_attribute("data-theme", "dark")
-    page.get_by_role("button", name="Reload: Tell time").click()
-    expect(app.get_by_role("status")).to_have_text("")
-    expect(app.locator("#time")).to_have_text("12:00")
     complaints.clear()
 
     phone = open_browser(PHONE).new_page()

@@ -1,12 +1,10 @@
 """Plans are started, followed, answered, paused, and edited beside their picture."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.doing import Held, until
+from tests.browser.doing import Held
 
 RUN = re.compile(r"/plans/runs/[0-9a-f-]{36}$")
 COMPLETED = "#standing[data-state=completed]"
@@ -19,7 +17,7 @@ steps:
 """
 
 
-def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: Page, complaints: list[str]) -> None:
+def test_plans_run_pause_and_are_edited(page: Page) -> None:
     page.goto("/plans")
     script = Held(page, "**/pages/plan.*.js")
     page.locator("main a[href='/plans/trip']").first.click()
@@ -33,10 +31,6 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     page.wait_for_url(RUN)
     expect(page.locator(COMPLETED)).to_be_visible()
     expect(page.locator(".task-state")).to_contain_text("4 of 4 steps done")
-    assert page.locator(".plan-box a").count() == 4
-    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
-    page.locator("summary", has_text="itinerary.md").first.click()
-    expect(page.locator(".look .preview-file").first).to_be_visible()
     page.locator("#plan-step-hotel").click()
     page.wait_for_url("**/tasks/*")
     page.get_by_role("link", name="a run of the plan").click()
@@ -52,28 +46,21 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     page.get_by_role("button", name="Start").press("Enter")
     page.wait_for_url(RUN)
     question = page.locator(".inbox-item form.question")
-    expect(question).to_be_visible()
-    asked = page.locator(".inbox-item .prose").inner_text()
-    question.locator("input[type=radio], textarea").first.focus()
-    if question.locator("input[type=radio]").count():
-        page.keyboard.press("Space")
-    else:
-        page.keyboard.type("small molecules")
-    question.get_by_role("button", name="Send answer").press("Enter")
-    expect(page.locator(".inbox-item .prose", has_text=asked)).to_have_count(0)
-    page.route("**/control", lambda route: route.abort())
-    page.locator("#pause-it").press("Enter")
-    lost = page.locator("#controls [role=alert]")
-    expect(lost).to_contain_text("The run was not paused. Try again when you are back")
-    page.unroute_all()
-    complaints.clear()
+    for answer in ("small molecules", "MRC-5"):
+        choice = question.locator(f"input[value='{answer}']")
+        choice.check()
+        question.get_by_role("button", name="Send answer").press("Enter")
+        expect(choice).to_have_count(0)
+    session = page.get_by_role("link", name="Session", exact=True).get_attribute("href")
     page.locator("#pause-it").press("Enter")
     expect(page.locator(".task-state .word")).to_have_text("Paused")
     page.locator("#resume-it").press("Enter")
     expect(page.locator("#pause-it")).to_be_visible()
-    page.locator("#stop-it").press("Enter")
+    page.locator("#cancel-it").press("Enter")
     expect(page.locator("#standing[data-state=canceled]")).to_be_visible()
-    expect(page.locator("#run-news")).to_have_text("Stopped")
+    page.goto(f"{session}")
+    for answer in ("small molecules", "MRC-5"):
+        expect(page.locator("#items").get_by_text(answer, exact=True)).to_be_visible()
 
     # Editing shows problems and the picture
     page.goto("/plans/new")
@@ -90,17 +77,15 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     page.wait_for_url("**/plans/two-wells")
     expect(page.get_by_role("heading", level=1)).to_have_text("Two wells")
 
-    # Questions of steps are answered in any order, here and in the inbox; input in progress stays
+    # Questions are answered in any order, here and in the inbox; input in progress stays
     inbox = page.context.new_page()
     inbox.goto("/inbox")
     page.get_by_role("button", name="Start").click()
     page.wait_for_url(RUN)
     here, there = page.locator(".inbox-item"), inbox.locator(".inbox-item", has_text="step of Two wells")
     expect(here).to_have_count(2)
-    expect(there).to_have_count(2)
     left = here.filter(has_text="Left well").get_by_label("Your answer")
     left.fill("half of an answer")
-    left.focus()
     right = there.filter(has_text="Right well")
     right.get_by_label("Your answer").fill("water")
     right.get_by_role("button", name="Send answer").click()
@@ -108,35 +93,6 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
         expect(forms).to_have_count(1)
     expect(left).to_have_value("half of an answer")
     expect(left).to_be_focused()
-    until(page, "() => JSON.stringify(localStorage).includes('half of an answer')")
-    page.reload()
-    expect(left).to_have_value("half of an answer")
-    table = page.locator("#gantt-table summary")
-    table.focus()
     there.get_by_label("Your answer").fill("sand")
     there.get_by_role("button", name="Send answer").click()
     expect(page.locator(COMPLETED)).to_be_visible()
-    expect(table).to_be_focused()
-    for forms in (here, there):
-        expect(forms).to_have_count(0)
-
-
-def test_an_answer_on_a_runs_page_and_a_sample_are_in_the_plans_session(page: Page) -> None:
-    page.goto("/plans/research")
-    page.get_by_label("Message").fill("lung fibrosis")
-    page.get_by_role("button", name="Start").click()
-    page.wait_for_url(RUN)
-    for answer in ("small molecules", "MRC-5"):
-        choice = page.locator(f".inbox-item input[value='{answer}']")
-        choice.check()
-        page.get_by_role("button", name="Send answer").click()
-        expect(choice).to_have_count(0)
-    sample = page.get_by_role("button", name="Use the sample")
-    expect(sample).to_be_visible()
-    page.get_by_role("link", name="Session", exact=True).click()
-    said = page.locator("#items")
-    for answer in ("small molecules", "MRC-5"):
-        expect(said.get_by_text(answer, exact=True)).to_be_visible()
-    sample.press("Enter")
-    expect(said.locator(".chips").get_by_text("screening.csv")).to_be_visible()
-    expect(said.get_by_text("Upload the expression data")).to_be_visible()

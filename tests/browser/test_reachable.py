@@ -1,7 +1,5 @@
 """Every main page passes axe and fits, also magnified and on a phone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
@@ -14,7 +12,7 @@ from tests.browser.views import views
 
 MAGNIFIED = (640, 512)  # a window of 1280 × 1024 at 200 %
 RULES = {"rules": {"target-size": {"enabled": True}}}  # WCAG 2.2, off by default in axe
-COLOURS = {"runOnly": ["color-contrast"]}
+ON_A_PHONE = {"runOnly": ["color-contrast", "target-size", "button-name", "link-name"]}  # what depends on the width
 # Frames are sandboxed, so axe cannot look inside. Their names and sizes are checked from outside.
 AROUND_FRAMES = {"exclude": [["iframe"]]}
 STICKS_OUT = """() => [document.documentElement, ...document.querySelectorAll("main, dialog[open], .panel, .sidebar")]
@@ -34,9 +32,7 @@ def axe(page: Page, options: dict[str, Any] = RULES) -> list[Any]:
     return [(one["id"], [(node["html"][:200], node["failureSummary"][:300]) for node in one["nodes"]]) for one in found]
 
 
-def test_axe_finds_nothing_on_a_wide_page_in_light_and_dark(
-    open_browser: OpenBrowser, ada: Person, complaints: list[str]
-) -> None:
+def test_every_page_passes_axe_and_fits(open_browser: OpenBrowser, ada: Person, complaints: list[str]) -> None:
     page = open_browser(storage_state=None, reduced_motion="reduce").new_page()
     page.goto("/sign-in")
     found: dict[str, list[Any]] = {"sign-in": axe(page)}
@@ -45,34 +41,20 @@ def test_axe_finds_nothing_on_a_wide_page_in_light_and_dark(
         expect(page.locator("#problem, [data-try]").first).to_be_visible()
         found[f"with {password}"] = axe(page)
     for view in views(ada):
-        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        show(page, WIDE, "light")
         page.goto(view.address)
         view.do(page)
         found[view.name] = [*axe(page), *page.evaluate(STICKS_OUT), *page.evaluate(MOVING)]
-        page.emulate_media(color_scheme="dark", reduced_motion="reduce")
-        found[view.name] += axe(page, COLOURS)
-    assert {name: problems for name, problems in found.items() if problems} == {}
-    complaints.clear()
-
-
-def test_axe_finds_nothing_on_a_phone_and_every_page_fits_where_it_is_magnified(
-    open_browser: OpenBrowser, ada: Person, complaints: list[str]
-) -> None:
-    page = open_browser(PHONE, color_scheme="dark", reduced_motion="reduce").new_page()
-    found: dict[str, list[Any]] = {}
-    for view in views(ada):
-        page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
-        page.goto(view.address)
-        view.do(page)
-        found[view.name] = [*axe(page), *page.evaluate(STICKS_OUT)]
-        page.set_viewport_size({"width": MAGNIFIED[0], "height": MAGNIFIED[1]})
+        show(page, MAGNIFIED, "light")
         found[view.name] += page.evaluate(STICKS_OUT)
+        show(page, PHONE, "dark")
+        found[view.name] += [*axe(page, ON_A_PHONE), *page.evaluate(STICKS_OUT)]
     assert {name: problems for name, problems in found.items() if problems} == {}
     complaints.clear()
 
     # No animation with reduced motion
     begins = {}
-    page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+    show(page, WIDE, "light")
     begin(page, "talking", "Go on")
     for motion in ("reduce", "no-preference"):
         page.emulate_media(reduced_motion=motion)  # type: ignore[arg-type]
@@ -81,3 +63,8 @@ def test_axe_finds_nothing_on_a_phone_and_every_page_fits_where_it_is_magnified(
     stop(page)
     assert begins["reduce"] == []
     assert begins["no-preference"], "the sign of work moves otherwise"
+
+
+def show(page: Page, size: tuple[int, int], scheme: Any) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

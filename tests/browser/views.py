@@ -1,7 +1,5 @@
 """The main pages with content, for axe and screenshots."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 For 0.3, the SDK converts requests and answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol

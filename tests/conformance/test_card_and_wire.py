@@ -22,7 +22,7 @@ def declared(agent):
     return json_format.ParseDict(cards.agent_card(agent), a2a.AgentCard())
 
 
-def test_every_operation_and_every_state_has_the_protocols_name():
+def test_operations_and_states_have_the_protocols_names():
     service = a2a.DESCRIPTOR.services_by_name["A2AService"]
     assert {method.name for method in service.methods} == set(OPERATIONS)
     known = set(a2a.TaskState.keys()) - {"TASK_STATE_UNSPECIFIED"}
@@ -30,7 +30,7 @@ def test_every_operation_and_every_state_has_the_protocols_name():
     assert all(TaskState.from_wire(name).wire == name for name in known)
 
 
-async def test_streams_and_webhooks_work_where_the_card_says_so(worker, ada_at, echo, quiet):
+async def test_card_says_where_streams_and_webhooks_work(worker, ada_at, echo, quiet):
     for agent in (echo, quiet):
         params, caller, card = {"message": message()}, ada_at(agent.slug), declared(agent)
         assert card.capabilities.streaming == card.capabilities.push_notifications == (agent == echo)
@@ -45,7 +45,7 @@ async def test_streams_and_webhooks_work_where_the_card_says_so(worker, ada_at, 
             assert (await caller.call(method, about)).code == expected
 
 
-async def test_the_declared_bindings_and_versions_are_served_and_no_others(ada_at, ada_key, echo):
+async def test_only_declared_bindings_and_versions_are_served(ada_at, ada_key, echo):
     interfaces = declared(echo).supported_interfaces
     assert [(one.protocol_binding, one.protocol_version, one.tenant) for one in interfaces] == [
         ("JSONRPC", "1.0", "echo"),
@@ -65,7 +65,7 @@ async def test_who_must_sign_in_stands_in_the_card(anybody_at, echo, public_echo
         assert (answer.status == 401) == bool(declared(agent).security_requirements)
 
 
-async def test_what_is_sent_has_no_fields_but_the_protocols(worker, ada_at, asking):
+async def test_answers_have_only_the_protocols_fields(worker, ada_at, asking):
     """For any message, the protocol's types can read the whole answer."""
     full = message(
         contextId="here",

@@ -1,7 +1,5 @@
 """Requests that follow the API descriptions, or nearly, get the promised answers."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Iterator
@@ -19,7 +17,6 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.conformance.openapi import description
 from tests.stack import ROOT, Stack, running
 
 pytestmark = pytest.mark.slow("requests by the hundred to a Parley of its own")
@@ -42,7 +39,6 @@ def is_endless(context: Any) -> bool:
 
 
 schema, streams = described.exclude(is_endless), described.include(is_endless)
-a2a = schemathesis.openapi.from_dict(description())
 
 
 @pytest.fixture(scope="module")
@@ -97,17 +93,6 @@ def test_streams_begin_as_promised(case: schemathesis.Case, parley: Stack, there
             assert next(answer.iter_content(1), b":") in b":eidr"  # a comment, or a field of an event
         else:
             case.validate_response(Response.from_any(answer), checks=PROMISES)
-
-
-@a2a.parametrize()
-@hypothesis.settings(max_examples=40)
-def test_answers_of_an_agents_addresses_are_as_described(case: schemathesis.Case, parley: Stack) -> None:
-    case.call_and_validate(
-        base_url=f"{parley.url}/a2a/echo",
-        headers={"Authorization": f"Bearer {parley.demo_key}", "A2A-Version": "1.0"},
-        checks=[checks.not_a_server_error, content_type_conformance, response_schema_conformance],
-        timeout=30,
-    )
 
 
 def ask_for_some_of(there: list[JSON], case: schemathesis.Case) -> None:

@@ -12,11 +12,11 @@ import apps
 from apps.a2a import errors
 from apps.accounts.errors import Refusal
 from apps.api.framework import problems
-from apps.doors.mcp.protocol import failure
-from apps.doors.openai.errors import error_response
-from apps.features.archive.file_format import DamagedArchive
 from apps.limits.current import LimitExceeded
 from apps.limits.models import Kind, Whose
+from apps.optional.archive.file_format import DamagedArchive
+from apps.optional.mcp.protocol import failure
+from apps.optional.openai.errors import error_response
 from apps.record import errors as record_errors
 from apps.record.error_table import OTHER_ERRORS, codes_of, plain_response
 
@@ -93,7 +93,7 @@ TOLD: dict[str, Told] = {
     ),
     **of("MultiPartParserError ParseError TooManyFieldsSent", invalid(-32700, UNREADABLE, mcp=(400, -32700))),
     **of(
-        "InvalidFields InvalidParams KeyUsed PairingRefused RequestAborted SessionBusy",
+        "AddressTaken InvalidFields InvalidParams KeyUsed PairingRefused RequestAborted SessionBusy TestFailed",
         invalid(-32602, (422, "invalid")),
     ),
     **of(
@@ -102,14 +102,15 @@ TOLD: dict[str, Told] = {
         invalid(-32602, MISSING),
     ),
     **of(
-        "Conflict LinkClosed NoAccount NotConfirmed UnderLegalHold WorkspaceRefused WrongOffset",
+        "Conflict LastOperator LinkClosed NoAccount NotConfirmed TooManyPrograms UnderLegalHold WorkspaceRefused "
+        "WrongName WrongOffset",
         invalid(-32602, CONFLICT),
     ),
     **of(
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
-        "NoAgentFits NotReady NotYourSession NotYourTask PaymentMissing PaymentUnderWay PaymentUsed "
-        "QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyChannels TooManySchedules "
-        "TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
+        "NoAgentFits NotBegun NotReady NotYourSession NotYourTask PaymentMissing PaymentUnderWay PaymentUsed "
+        "PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets TooManyChannels "
+        "TooManySchedules TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
@@ -121,7 +122,8 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused MissingRole MissingScope NeedsKey NotPermitted NotWholeAccount PermissionDenied",
+        "ForeignOrigin KeyRefused MissingRole MissingScope NeedsKey NotPermitted NotWholeAccount PermissionDenied "
+        "ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(
@@ -180,7 +182,7 @@ def test_what_is_not_foreseen_reveals_nothing(caplog):
     assert "secret of the house" in caplog.text
 
 
-def test_an_error_has_the_code_the_status_and_the_reason_of_the_protocol():
+def test_an_error_has_the_protocols_codes():
     assert len(ERRORS) >= 10
     for kind, ours in ERRORS.items():
         codes = codes_of(ours)
@@ -190,7 +192,7 @@ def test_an_error_has_the_code_the_status_and_the_reason_of_the_protocol():
             assert codes.rpc <= -32099 or codes.reason == mapping.reason, kind
 
 
-def test_an_archive_that_cannot_be_read_is_no_mistake_of_the_server():
+def test_unreadable_archive_hides_its_reason():
     message = errors.problem(DamagedArchive("secret")).message
     assert "Ask an operator" in message
     assert "secret" not in message

@@ -1,7 +1,5 @@
 """Every operation by every binding and version: the table in docs/reference/conformance.md."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path

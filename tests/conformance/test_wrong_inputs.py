@@ -1,7 +1,5 @@
 """Wrong input gets its error over both bindings, and stores nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncIterator
@@ -12,15 +10,15 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group
 
-import db
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
-from apps.features.housekeeping.models import PeriodicJob, ServerProcess
-from apps.features.search.models import Indexed, SearchEntry, SearchWords
-from config.asgi import application
+from apps.conversations.search.models import Indexed, SearchEntry, SearchWords
+from apps.housekeeping.models import PeriodicJob, ServerProcess
+from parley import db
+from parley.asgi import application
 from tests.a2a.calling import Caller, details_of, message
 from tests.conformance import wrong_inputs
 from tests.conformance.sending import Sent

@@ -5,22 +5,14 @@ from contextlib import nullcontext
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
-import db
 from apps.accounts.models import User
+from parley import db
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def test_what_reads_goes_on_after_the_connection_was_closed(ada):
-    def close_and_count():
-        connection.close()
-        return User.objects.count()
-
-    assert await db.run(close_and_count) == 1
-
-
 @pytest.mark.services("ends a connection of PostgreSQL's", only=True)
-async def test_it_goes_on_after_the_server_ended_the_connection(ada):
+async def test_it_goes_on_after_a_lost_connection(ada):
     for surroundings in (nullcontext, transaction.atomic):
         ended = []
 
@@ -35,7 +27,7 @@ async def test_it_goes_on_after_the_server_ended_the_connection(ada):
         assert await db.run(end_and_count) == 1
 
 
-async def test_an_error_of_the_statement_is_not_tried_again(ada):
+async def test_statement_errors_are_not_tried_again(ada):
     tried = []
 
     def fail(error):

@@ -18,7 +18,7 @@ from apps.plans.models import PlanRun, Step
 from apps.record import sql
 from apps.record.execution import Run, Suspension
 from apps.record.models import Artifact, Event, Message, Task
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
 from tests.web import telling
 
 pytestmark = [pytest.mark.services("each database has SQL and a driver of its own"), pytest.mark.django_db]
@@ -81,7 +81,7 @@ def test_the_engine_s_rows(task):
     assert values(SUSPENSION_BY_CHILD.one(child.pk)) == values(suspension)
 
 
-def test_a_caller_and_an_agent_together_and_none_for_what_there_is_not(ada, echo):
+def test_callers_and_agents_are_found_together(ada, echo):
     key, _ = ApiKey.issue(ada, "a key", scopes=["tasks:read"])
     key = ApiKey.objects.get(pk=key.pk)
     ada = User.objects.get(pk=ada.pk)

@@ -9,15 +9,14 @@ from functools import partial
 
 import pytest
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connection, connections
 
-import db
+from parley import db
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WAIT = 20  # seconds, for a busy machine
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun():
+async def test_abandoned_work_is_not_begun():
     go_on, begun = threading.Event(), []
     holding = [asyncio.ensure_future(db.run(go_on.wait, WAIT)) for _ in range(settings.BRIDGE_THREADS)]
     unwanted = asyncio.ensure_future(db.run(begun.append, "unwanted"))
@@ -29,17 +28,6 @@ async def test_what_nobody_waits_for_any_more_is_not_begun():
     go_on.set()
     await asyncio.gather(wanted, *holding)
     assert begun == ["wanted"]
-
-
-async def test_an_error_comes_to_who_waits_for_it():
-    def fail():
-        raise KeyError("no")
-
-    with pytest.raises(KeyError):
-        await db.run(fail)
-    with pytest.raises(KeyError):
-        db.submit(fail).result(WAIT)
-    assert await db.run(lambda: "on it goes") == "on it goes"
 
 
 def test_a_loop_that_ends_meanwhile_costs_no_thread():
@@ -55,24 +43,6 @@ def test_a_loop_that_ends_meanwhile_costs_no_thread():
     go_on.set()
     answers = [db.submit(threading.get_ident) for _ in range(settings.BRIDGE_THREADS)]
     assert all(answer.result(WAIT) for answer in answers)
-
-
-def test_after_closing_there_are_new_ones():
-    def connected():
-        connection.ensure_connection()
-        return threading.current_thread(), connections[DEFAULT_DB_ALIAS]
-
-    thread, its_connection = db.submit(connected).result(WAIT)
-    assert its_connection.connection is not None
-    db.close()
-    assert not thread.is_alive()
-    assert its_connection.connection is None
-    assert db.submit(threading.current_thread).result(WAIT).is_alive()
-
-
-def test_one_thread_does_all_while_it_is_free():
-    done = [db.submit(threading.get_ident).result(WAIT) for _ in range(2 * settings.BRIDGE_THREADS)]
-    assert len(set(done)) == 1
 
 
 @pytest.fixture
@@ -123,7 +93,7 @@ def test_a_caller_leaves_threads_to_others(threads):
     assert len(begun) == len(calls)
 
 
-def test_work_that_nobody_is_named_for_and_threads_with_a_larger_share_use_all(threads):
+def test_unnamed_work_and_larger_shares_use_all(threads):
     for caller, pool in (("", threads(3)), ("ada", db.DatabaseThreads(3, "test", share=3))):
         together = threading.Barrier(3)
         calls = [on_behalf_of(caller, pool.submit, together.wait, WAIT) for _ in range(3)]
@@ -131,15 +101,16 @@ def test_work_that_nobody_is_named_for_and_threads_with_a_larger_share_use_all(t
         pool.shutdown()
 
 
-def test_streams_take_turns_and_leave_threads_to_those_who_wait_for_an_answer(threads):
+def test_streams_take_turns_and_leave_threads(threads):
     three, go_on, begun = threads(3), threading.Event(), []
 
     def note(name):
         begun.append(name)
         go_on.wait(WAIT)
 
-    calls = [on_behalf_of("ada", three.submit_for_stream, partial(note, f"ada {number}")) for number in range(3)]
-    calls.append(on_behalf_of("bob", three.submit_for_stream, partial(note, "bob")))
+    stream = partial(three.enqueue, is_stream=True)
+    calls = [on_behalf_of("ada", stream, partial(note, f"ada {number}")) for number in range(3)]
+    calls.append(on_behalf_of("bob", stream, partial(note, "bob")))
     assert on_behalf_of("ada", three.submit, threading.get_ident).result(WAIT)
     assert begun == ["ada 0"]
     go_on.set()
@@ -148,7 +119,7 @@ def test_streams_take_turns_and_leave_threads_to_those_who_wait_for_an_answer(th
 
 
 @pytest.mark.parametrize("cancels", [False, True])
-def test_what_waits_when_the_threads_are_shut_down_is_finished_or_canceled(threads, cancels):
+def test_shutdown_finishes_or_cancels_what_waits(threads, cancels):
     one, go_on = threads(1), threading.Event()
     one.submit(go_on.wait, WAIT)
     waiting = one.submit(threading.get_ident)

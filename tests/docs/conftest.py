@@ -1,13 +1,10 @@
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from apps.features.model_agents import language_models
+from apps.model_agents import language_models
 from tests import stack
 from tests.docs.pages import PAGES, Page, page_at
 from tests.docs.reading import Reader, reader_in
@@ -50,14 +47,3 @@ def reader(tmp_path_factory: pytest.TempPathFactory, pages: list[Page]) -> Itera
         yield reader
     for one in running:
         one.close()
-
-
-@pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[Reader]:
-    """A reader without a Parley."""
-
-    def nowhere() -> stack.Stack:
-        raise AssertionError("There is no server here.")
-
-    with reader_in(tmp_path / "agents", nowhere) as reader:
-        yield reader

@@ -5,8 +5,6 @@
 <!-- not run: it installs things -->       it is not executed, for that reason
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path

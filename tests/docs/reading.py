@@ -1,7 +1,5 @@
 """Follows a page: writes files, runs Python and commands, compares output."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import contextlib

@@ -9,7 +9,7 @@ from openai import AsyncOpenAI
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from config.asgi import application
+from parley.asgi import application
 from tests.doors import agents
 
 

@@ -13,10 +13,10 @@ from hypothesis import settings as budget
 from hypothesis import strategies as some
 from pydantic import TypeAdapter
 
-import db
-from apps.doors import agui
+from apps.optional.agui import views as agui
 from apps.record.errors import Refusal
 from apps.record.models import Context, Message, Task
+from parley import db
 from tests.doors.test_openai_requests import ANYTHING
 from tests.engine.delegating import until
 from tests.llm.conftest import endpoint as endpoint
@@ -76,11 +76,7 @@ async def test_a_run_streams_text_and_ends(events, speaking, worker):
     assert (last.type.value, last.outcome.type, last.usage[0].total_tokens) == ("RUN_FINISHED", "success", 10)
 
 
-async def test_an_agent_without_tasks_answers_too(events, greeting):
-    assert text(await events(run(user("Ada")), slug="greeting")) == "Hello, Ada."
-
-
-async def test_a_thread_is_a_session_and_only_what_is_new_is_sent(events, speaking, worker):
+async def test_thread_is_a_session_with_new_messages(events, speaking, worker):
     await events(run(user("hello")))
     found = await events(run(user("hello"), {"id": "a", "role": "assistant", "content": "hello"}, user("again")))
     assert text(found) == "again | user: hello | agent: hello"
@@ -98,7 +94,7 @@ async def test_the_agents_tool_calls_come_with_their_results(events, speaking, w
     )
 
 
-async def test_a_question_is_an_interrupt_and_resume_answers_it(events, speaking, worker):
+async def test_resume_answers_an_interrupt(events, speaking, worker):
     asked = (await events(run(user("ask"))))[-1][1].outcome.interrupts[0]
     assert (asked.reason, asked.message) == ("input_required", "Which word?")
     resume = [{"interruptId": asked.id, "status": "resolved", "payload": "blue"}]
@@ -106,18 +102,12 @@ async def test_a_question_is_an_interrupt_and_resume_answers_it(events, speaking
     assert await db.run(Task.objects.count) == 1
 
 
-async def test_a_question_is_part_of_the_state(events, speaking, worker):
-    changes = [event.delta[0] for _, event in await events(run(user("ask"))) if event.type.value == "STATE_DELTA"]
-    asked = next(change.value for change in changes if change.path == "/question")
-    assert asked["text"] == "Which word?"
-
-
 async def test_a_resumed_command_answers_a_question(events, speaking, worker):
     await events(run(user("ask")))
     assert text(await events(run(forwardedProps={"command": {"resume": "red"}}))) == "It was red."
 
 
-async def test_progress_is_an_activity_and_the_front_ends_own_state_stays(events, speaking, worker):
+async def test_progress_is_an_activity_own_state_stays(events, speaking, worker):
     found = await events(run(user("steps"), state={"theme": "dark", "files": ["old"]}))
     assert (found[1][1].snapshot["theme"], found[1][1].snapshot["files"]) == ("dark", [])
     shown = [event for _, event in found if event.type.value == "ACTIVITY_SNAPSHOT"]
@@ -130,7 +120,7 @@ async def test_progress_is_an_activity_and_the_front_ends_own_state_stays(events
     assert said.metadata["agui"] == {"state": {"theme": "dark"}}
 
 
-async def test_a_message_answers_a_question_too_and_a_question_can_be_given_up(events, speaking, worker):
+async def test_message_answers_and_cancel_gives_up(events, speaking, worker):
     await events(run(user("ask")))
     assert text(await events(run(user("green")))) == "It was green."
     asked = (await events(run(user("ask"), thread="other")))[-1][1].outcome.interrupts[0]
@@ -139,7 +129,7 @@ async def test_a_message_answers_a_question_too_and_a_question_can_be_given_up(e
     assert (await Task.objects.aget(pk=asked.id)).state == "canceled"
 
 
-async def test_files_go_in_and_come_back_in_the_state(events, speaking, worker):
+async def test_files_come_back_in_the_state(events, speaking, worker):
     picture = {
         "type": "image",
         "source": {"type": "data", "value": base64.b64encode(b"12345").decode(), "mimeType": "image/png"},
@@ -155,7 +145,7 @@ async def test_files_go_in_and_come_back_in_the_state(events, speaking, worker):
     assert (added["name"], added["mediaType"]) == ("table.csv", "text/csv")
 
 
-async def test_a_run_that_is_sent_again_goes_on_where_it_was_cut(events, speaking, worker):
+async def test_repeated_run_goes_on_where_cut(events, speaking, worker):
     body = run(user("stream"))
     whole = await events(body)
     cut = next(at for at, (index, event) in enumerate(whole) if event.type.value == "TEXT_MESSAGE_CONTENT" and index)
@@ -165,16 +155,7 @@ async def test_a_run_that_is_sent_again_goes_on_where_it_was_cut(events, speakin
     assert await db.run(Task.objects.count) == 1
 
 
-async def test_who_goes_on_after_the_last_event_sees_the_whole_state(events, speaking, worker):
-    body = run(user("file"))
-    last = (await events(body))[-1][0]
-    rest = await events(body, **{"Last-Event-ID": str(last)})
-    state = rest[1][1].snapshot
-    assert ([file["name"] for file in state["files"]], state["session"]) == (["table.csv"], "thread")
-    assert (text(rest), kinds(rest)[-1]) == ("", "RUN_FINISHED")
-
-
-async def test_questions_and_answers_that_are_sent_twice_are_asked_and_answered_once(events, speaking, worker):
+async def test_repeated_questions_and_answers_count_once(events, speaking, worker):
     for body, kind in ((run(user("ask")), "interrupt"), (run(user("green")), "success")):
         first, again = await events(body), await events(body)
         assert (first[-1][1].outcome.type, again) == (kind, first)
@@ -190,24 +171,15 @@ async def test_only_a_run_of_ones_own_goes_on(post, events, speaking, worker, bo
     assert await db.run(Task.objects.count) == 1
 
 
-async def test_a_client_that_leaves_does_not_stop_the_agent(post, speaking, worker):
+@pytest.mark.parametrize(("stops", "state"), [(False, "working"), (True, "canceled")])
+async def test_leaving_client_stops_its_run_if_set(post, speaking, worker, settings, stops, state):
+    settings.AGUI_CANCEL_ON_LEAVE = stops
     response = await post(run(user("wait")))
     async with aclosing(response._iterator) as frames:
         async for frame in frames:
             if b"waiting" in frame:
                 break
-    task = await until(lambda: Task.objects.first())
-    assert task.state == "working"
-
-
-async def test_leaving_client_stops_its_run_if_set(post, speaking, worker, settings):
-    settings.AGUI_CANCEL_ON_LEAVE = True
-    response = await post(run(user("wait")))
-    async with aclosing(response._iterator) as frames:
-        async for frame in frames:
-            if b"waiting" in frame:
-                break
-    assert await until(lambda: Task.objects.filter(state="canceled").first())
+    assert await until(lambda: Task.objects.filter(state=state).first())
 
 
 async def test_run_id_may_recur_in_another_thread(events, speaking, worker):
@@ -260,7 +232,7 @@ async def test_failures_are_run_errors(events, speaking, worker):
     assert (last.type.value, last.message, last.code) == ("RUN_ERROR", "The agent cannot do this.", "cannot")
 
 
-async def test_what_is_refused_is_said_before_a_stream_begins(post, speaking, bob_key):
+async def test_refusals_come_before_the_stream(post, speaking, bob_key):
     assert (await post(run(user("x")), key="")).status_code == 401
     assert (await post(run(user("x")), slug="absent")).status_code == 404
     no_question = run({"id": "a", "role": "assistant", "content": "x"})
@@ -268,15 +240,6 @@ async def test_what_is_refused_is_said_before_a_stream_begins(post, speaking, bo
     for body in (b"{", b"[]", {}, nul, {**run(user("x")), "runId": ""}, no_question):
         response = await post(body, **{"Last-Event-ID": "1"})
         assert (response.status_code, "message" in json.loads(response.content)["error"]) == (400, True)
-
-
-async def test_anothers_question_is_unknown(post, events, speaking, worker, bob_key):
-    asked = (await events(run(user("ask"))))[-1][1].outcome.interrupts[0].id
-    for status in ("resolved", "cancelled"):
-        resumes = [[{"interruptId": one, "status": status, "payload": "x"}] for one in (asked, str(uuid.uuid4()))]
-        foreign, unknown = [await post(run(resume=resume), key=bob_key) for resume in resumes]
-        assert (foreign.status_code, foreign.content) == (404, unknown.content)
-    assert (await Task.objects.aget(pk=asked)).state == "input-required"
 
 
 async def test_pages_of_named_origins_may_call(post, speaking, settings):

@@ -9,15 +9,15 @@ import uuid
 import pytest
 from django.test import AsyncClient
 
-import db
 from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.automation import incoming
+from apps.automation.api import hooks
 from apps.automation.models import IncomingEvent, IncomingWebhook
-from apps.doors import hooks
 from apps.record.models import Task
-from db import sql
-from db.sql import write_transaction
+from parley import db
+from parley.db import sql
+from parley.db.sql import write_transaction
 from tests.accounts.test_webhook_signatures import signed
 from tests.plans.test_deleted_at_once import until_somebody_waits_for_a_lock
 
@@ -45,7 +45,7 @@ def signature(webhook, body=BODY, **more):
 
 
 @pytest.mark.parametrize("scheme", webhook_signatures.SCHEMES)
-async def test_a_signed_event_starts_work_and_the_same_again_does_not(webhook, worker, scheme):
+async def test_signed_event_starts_work_once(webhook, worker, scheme):
     made = await db.run(webhook, scheme, signature={"header": "X-Signature"} if scheme == "hmac" else None)
     ids = {"X-GitHub-Delivery": "d1", "X-GitHub-Event": "paid", "Idempotency-Key": "k1"}
     headers = signature(made, **ids)
@@ -58,7 +58,7 @@ async def test_a_signed_event_starts_work_and_the_same_again_does_not(webhook, w
     assert again == (202, {"id": answer["id"], "state": "started", "task": str(task.pk)})
 
 
-async def test_a_delivery_of_github_counts_once_whatever_id_it_is_sent_with(webhook):
+async def test_github_delivery_counts_once_with_any_id(webhook):
     made = await db.run(webhook, "github")
     first, again = [await post(made.pk, **signature(made, **{"X-GitHub-Delivery": name})) for name in ("d1", "d2")]
     assert first == again
@@ -79,7 +79,7 @@ async def test_a_delivery_with_a_signed_time_counts_once(webhook):
     assert (first[0], first, later[1]["id"] != first[1]["id"]) == (202, again, True)
 
 
-async def test_a_body_of_github_that_started_nothing_may_come_again(webhook):
+async def test_ignored_github_body_may_come_again(webhook):
     made = await db.run(webhook, "github")
     first, again = [], []
     for answers, pause in ((first, sql.database_time), (again, lambda: None)):
@@ -88,7 +88,7 @@ async def test_a_body_of_github_that_started_nothing_may_come_again(webhook):
     assert (first[1]["state"], again[1]["state"]) == ("ignored", "waiting")
 
 
-async def test_an_event_of_a_webhook_that_is_deleted_meanwhile_is_refused_like_one_of_none(webhook, monkeypatch):
+async def test_event_of_deleted_webhook_is_refused(webhook, monkeypatch):
     made = await db.run(webhook)
     check = incoming.is_signed
 
@@ -113,7 +113,7 @@ def test_two_such_deliveries_at_once_count_once(webhook):
     assert second.result(20) == first
 
 
-async def test_an_unknown_address_a_wrong_signature_and_a_closed_account_get_the_same_answer(webhook, ada):
+async def test_all_refused_events_get_the_same_answer(webhook, ada):
     made = await db.run(webhook)
     right = signature(made)
     refused = [await post(made.pk), await post(made.pk, Authorization="Bearer x"), await post("x", **right)]
@@ -134,7 +134,7 @@ async def test_the_secret_before_counts_for_a_day(webhook):
     assert (await post(made.pk, **old))[0] == 401
 
 
-async def test_github_tries_the_address_and_may_send_a_form(webhook):
+async def test_github_pings_and_forms_are_read(webhook):
     made = await db.run(webhook, "github")
     ping = signature(made, **{"X-GitHub-Event": "ping", "X-GitHub-Delivery": "p"})
     assert (await post(made.pk, **ping))[1]["state"] == "ignored"

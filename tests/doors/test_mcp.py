@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as budget
 from hypothesis import strategies as some
 
-import db
 from agentkit import Completed, InputRequired, SkillHandler, skill
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ
@@ -20,6 +19,7 @@ from apps.agents.registration import register_hosted
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
 from apps.record.models import Task
+from parley import db
 from tests.doors import agents
 from tests.engine.delegating import until
 
@@ -89,7 +89,7 @@ def text_of(result) -> str:
     return result["content"][0]["text"]
 
 
-async def test_a_handshake_agrees_on_a_version_and_a_newer_client_asks_without_one(door, modern):
+async def test_handshake_agrees_on_a_version(door, modern):
     info = {"name": "test", "version": "1"}
     asked = await door.result("initialize", protocolVersion="2025-03-26", capabilities={}, clientInfo=info)
     assert (asked["protocolVersion"], "tasks" in asked["capabilities"]) == ("2025-03-26", False)
@@ -129,7 +129,7 @@ async def test_skills_are_tools_of_their_own(door, worker):
     assert (await door.error("tools/call", name="skilled", arguments={"message": "x"}))["code"] == -32602
 
 
-async def test_a_call_is_the_agents_answer_and_goes_on_with_its_session(door, offered, worker):
+async def test_call_answers_and_continues_its_session(door, offered, worker):
     first = await door.call("speaking", message="hello")
     assert (text_of(first), first["isError"]) == ("hello", False)
     session = first["structuredContent"]["session"]
@@ -137,7 +137,7 @@ async def test_a_call_is_the_agents_answer_and_goes_on_with_its_session(door, of
     assert text_of(again) == "again | user: hello | agent: hello"
 
 
-async def test_files_come_with_a_call_and_back_as_resources(door, offered, worker, bob_key):
+async def test_files_come_back_as_resources(door, offered, worker):
     data = base64.b64encode(b"abc").decode()
     sent = await door.call(
         "speaking", message="see", files=[{"name": "a.bin", "mimeType": "application/x", "data": data}]
@@ -150,15 +150,9 @@ async def test_files_come_with_a_call_and_back_as_resources(door, offered, worke
     assert base64.b64decode(read["contents"][0]["blob"]) == b"a,b\n1,2\n"
     listed = (await door.result("resources/list"))["resources"]
     assert link["uri"] in [one["uri"] for one in listed]
-    there = await Door(bob_key).error("resources/read", uri=link["uri"])
-    nowhere = await Door(bob_key).error(
-        "resources/read", uri=link["uri"].replace("parley://tasks/", "parley://tasks/0")
-    )
-    assert (there["code"], there["message"]) == (nowhere["code"], nowhere["message"]) == (-32002, nowhere["message"])
-    assert (await Door(bob_key).result("resources/list"))["resources"] == []
 
 
-async def test_what_an_agent_does_not_do_is_an_error_of_the_tool(door, offered, worker):
+async def test_refusal_of_an_agent_is_a_tool_error(door, offered, worker):
     for words in ("fail", "decline"):
         result = await door.call("speaking", message=words)
         assert (result["isError"], bool(text_of(result))) == (True, True)
@@ -166,7 +160,7 @@ async def test_what_an_agent_does_not_do_is_an_error_of_the_tool(door, offered, 
         assert (await door.call("speaking", **wrong))["isError"] is True
 
 
-async def test_progress_comes_before_the_result_to_who_asks_for_it(door, offered, worker):
+async def test_progress_comes_before_the_result(door, offered, worker):
     params = {"name": "speaking", "arguments": {"message": "steps"}, "_meta": {"progressToken": "p"}}
     stream = await text(await door.ask("tools/call", BOTH, **params))
     half, more, last = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
@@ -180,21 +174,17 @@ async def text(response) -> str:
     return b"".join([part async for part in response.streaming_content]).decode()
 
 
-async def test_long_work_names_its_task_which_its_owner_waits_for_and_cancels(door, offered, worker, settings, bob_key):
+async def test_long_work_names_its_task(door, offered, worker, settings):
     settings.MCP_WAIT_SECONDS = 0.2
     going = await door.call("speaking", message="wait")
     task = going["structuredContent"]["task"]
     assert (going["structuredContent"]["state"], going["isError"]) == ("working", False)
     assert (await door.call("get_task", task=task))["structuredContent"]["state"] == "working"
-    for tool in ("get_task", "cancel_task"):
-        answers = [await Door(bob_key).call(tool, task=one) for one in (task, "0" * 32, "nonsense")]
-        assert answers == [answers[0]] * 3
-        assert answers[0]["isError"]
     assert (await door.call("cancel_task", task=task))["structuredContent"]["state"] == "canceled"
     assert (await door.call("get_task", task=task))["structuredContent"]["state"] == "canceled"
 
 
-async def test_a_question_is_the_result_and_the_same_tool_takes_the_answer(door, offered, worker):
+async def test_same_tool_takes_the_answer(door, offered, worker):
     asked = await door.call("speaking", message="ask")
     told = asked["structuredContent"]
     assert (told["state"], text_of(asked)) == ("input-required", "Which word?")
@@ -243,16 +233,12 @@ async def test_a_questions_form_is_the_clients_form(modern, worker):
     assert text_of(await answer(modern, asked, tool="form", city="Oslo", nights=2)) == "To Oslo"
 
 
-async def test_tasks_of_mcp(door, bob_key, offered, worker):
+async def test_tasks_of_mcp(door, offered, worker):
     started = await door.result("tools/call", name="speaking", arguments={"message": "wait"}, task={"ttl": 1000})
     task = started["task"]["taskId"]
     assert (started["task"]["status"], started["task"]["ttl"]) == ("working", None)
     assert (await door.result("tasks/get", taskId=task))["status"] == "working"
-    for method in ("tasks/get", "tasks/cancel", "tasks/result"):
-        there, nowhere = [await Door(bob_key).error(method, taskId=one) for one in (task, "0" * 32)]
-        assert (there, there["code"]) == (nowhere, -32602)
     assert [one["taskId"] for one in (await door.result("tasks/list"))["tasks"]] == [task]
-    assert (await Door(bob_key).result("tasks/list"))["tasks"] == []
     assert (await door.result("tasks/cancel", taskId=task))["status"] == "cancelled"
     assert (await door.error("tasks/cancel", taskId=task))["code"] == -32602
     asked = await door.result("tools/call", name="speaking", arguments={"message": "hello"}, task={})
@@ -271,7 +257,7 @@ async def test_a_plan_takes_its_inputs_by_their_schema(door, echo, worker):
 
 
 async def test_tools_come_in_pages(door, offered, monkeypatch):
-    monkeypatch.setattr("apps.doors.mcp.tools.AGENTS_PER_PAGE", 1)
+    monkeypatch.setattr("apps.optional.mcp.tools.AGENTS_PER_PAGE", 1)
     await db.run(register_hosted, "form", "tests.doors.test_mcp:Form", mcp_tools="agent")
     first = await door.result("tools/list")
     assert [tool["name"] for tool in first["tools"]] == ["form"]
@@ -289,7 +275,7 @@ async def test_a_modern_client_that_leaves_stops_its_task(modern, offered, worke
     await until(lambda: Task.objects.get().state == "canceled")
 
 
-async def test_without_credentials_or_scope_one_is_told_what_to_get(ada, offered, settings):
+async def test_missing_credentials_and_scope_are_named(ada, offered, settings):
     refused = await Door().ask("tools/list")
     assert refused.status_code == 401
     assert "/.well-known/oauth-protected-resource/mcp" in refused["WWW-Authenticate"]

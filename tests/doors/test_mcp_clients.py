@@ -11,8 +11,6 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp_types import ElicitResult
-from pydantic_ai import Agent
-from pydantic_ai.models.test import TestModel
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +45,6 @@ async def test_the_official_client(offering, mode):
             made = await client.call_tool("speaking", {"message": "file"})
             link = next(one for one in made.content if one.type == "resource_link")
             assert (await client.read_resource(link.uri)).contents[0].mime_type == "text/csv"
-
-
-async def test_the_client_of_pydantic_ai(offering):
-    from fastmcp.client.transports import StreamableHttpTransport  # a second, which only this test needs
-    from pydantic_ai.mcp import MCPToolset
-
-    url, headers = offering
-    toolset = MCPToolset(StreamableHttpTransport(url, headers=headers))
-    agent = Agent(TestModel(call_tools=["speaking"]), toolsets=[toolset])
-    async with agent:
-        ran = await agent.run("x")
-    assert '"state":"completed"' in ran.output
 
 
 class Kept:

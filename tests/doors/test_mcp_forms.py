@@ -2,10 +2,10 @@
 
 import pytest
 
-import db
 from agentkit import Completed, InputRequired, SkillHandler
 from apps.agents.registration import register_hosted
-from apps.doors.mcp.forms import form_of
+from apps.optional.mcp.forms import form_of
+from parley import db
 from tests.doors.test_mcp import MODERN, Door, answer
 
 FILE = {"type": "string", "format": "binary"}

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as budget
 from hypothesis import strategies as some
 
-import db
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.doors.openai import threads
-from apps.doors.openai.requests import ChatRequest, ResponseRequest
+from apps.optional.openai import threads
+from apps.optional.openai.requests import ChatRequest, ResponseRequest
 from apps.record.errors import Refusal
 from apps.record.models import Context
+from parley import db
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HELLO = [{"role": "user", "content": "hello"}]
@@ -41,14 +41,14 @@ def closed(db):
     return register_hosted("closed", "tests.doors.agents:Greeting", access=Agent.Access.GROUPS)
 
 
-async def test_models_are_the_agents_that_the_key_may_use(client, openai_for, ada, speaking, greeting, closed):
+async def test_models_are_the_agents_of_the_key(client, openai_for, ada, speaking, greeting, closed):
     assert [model.id async for model in client.models.list()] == ["greeting", "speaking"]
     assert (await client.models.retrieve("speaking")).owned_by == "parley"
     only = openai_for((await db.run(lambda: ApiKey.issue(ada, "one", agents=["greeting"])))[1])
     assert [model.id async for model in only.models.list()] == ["greeting"]
 
 
-async def test_an_agent_that_is_closed_is_refused_like_one_that_is_not_there(post, client, closed):
+async def test_closed_agent_is_like_an_absent_one(post, client, closed):
     bodies = [{"messages": HELLO}, {"messages": HELLO, "stream": True}]
     refused = [await post(CHAT, {"model": model, **body}) for model in ("closed", "absent") for body in bodies]
     refused += [await post(RESPONSES, {"model": model, "input": "hello"}) for model in ("closed", "absent")]
@@ -60,7 +60,7 @@ async def test_an_agent_that_is_closed_is_refused_like_one_that_is_not_there(pos
 
 
 @pytest.mark.parametrize("key", ["", "parley_000000000000_wrong", "sk-something"])
-async def test_without_a_key_that_is_known_nothing_is_told(post, greeting, key):
+async def test_unknown_key_is_told_nothing(post, greeting, key):
     status, error = await post(CHAT, {"model": "greeting", "messages": HELLO}, key)
     assert (status, error["type"]) == (401, "authentication_error")
 
@@ -113,7 +113,7 @@ async def test_a_wrong_field_is_named(post, speaking, path, body, param):
     assert await db.run(Context.objects.count) == 0
 
 
-async def test_what_is_no_json_object_or_no_address_is_refused(post, greeting):
+async def test_wrong_json_and_addresses_are_refused(post, greeting):
     assert (await post(CHAT, "{"))[0] == 400
     assert (await post(CHAT, "[]"))[0] == 400
     assert (await post(CHAT, b"x", content_type="text/plain"))[0] == 415

@@ -6,9 +6,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-import db
 from apps.record import projection
 from apps.record.models import Context, Task
+from parley import db
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint as endpoint
 from tests.llm.endpoint import calls, refuses, says
@@ -136,15 +136,6 @@ async def test_answers_have_the_form_that_is_asked_for(client, modeled, worker, 
     assert parsed.output_parsed == Place(city="Rome")
     chatted = await client.chat.completions.parse(model="modeled", messages=HELLO, response_format=Place)
     assert chatted.choices[0].message.parsed == Place(city="Rome")
-
-
-async def test_form_answer_may_have_field_state(client, modeled, worker, endpoint):
-    class Address(BaseModel):
-        state: str
-
-    endpoint.replies = [calls(("final_result", {"state": "failed"}))]
-    parsed = await client.responses.parse(model="modeled", input="Where?", text_format=Address)
-    assert parsed.output_parsed == Address(state="failed")
 
 
 async def test_settings_reach_the_model(client, modeled, worker, endpoint):

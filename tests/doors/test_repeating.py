@@ -8,9 +8,9 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import AsyncClient
 
-import db
-from apps.features.sessions import commands
+from apps.conversations.sessions import commands
 from apps.record.models import Message
+from parley import db
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ID = str(uuid.uuid4())

@@ -17,7 +17,7 @@ def read(sent):
     return [piece for _, piece in turns.recorded(Context.objects.get(pk=sent.context), sent.task, sent.index)]
 
 
-def test_a_turn_that_went_on_after_a_credential_ends_with_its_answer(ada, echo, said):
+def test_turn_after_a_credential_ends_with_answer(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said())
     end(begin(sent.run), AuthRequired("A key, please.", service="mail"))
     assert read(sent)[-1].state == "auth-required"

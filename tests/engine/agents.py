@@ -10,89 +10,11 @@ from agentkit import (
     Credential,
     Failed,
     InputRequired,
-    Outcome,
     ResponseType,
     SkillHandler,
-    SyncTaskContext,
     TaskContext,
 )
 from agentkit.outcomes import AuthType
-
-
-class Raising(SkillHandler):
-    async def on_request(self, task: TaskContext) -> None:
-        await task.artifact("draft").append("half")
-        raise {"RuntimeError": RuntimeError, "TimeoutError": TimeoutError, "OSError": OSError}[task.message.text](
-            "boom"
-        )
-
-
-class Nonsense(SkillHandler):
-    async def on_request(self, task: TaskContext) -> object:
-        match task.message.text:
-            case "object":
-                return object()
-            case "nan":
-                return {"value": float("nan")}
-            case "unserialisable":
-                return {"value": object()}
-            case "memory":
-                task.memory["thing"] = object()
-                return "done"
-            case "chunk":
-                await task.artifact("data").append({"value": float("inf")})
-                return "done"
-            case _:
-                return f"nul \0 and half a pair \ud83d of {task.message.text}"
-
-
-class Slow(SkillHandler):
-    time_limit = 0.2
-
-    async def on_request(self, task: TaskContext) -> None:
-        await task.artifact("draft").append("half")
-        await asyncio.Event().wait()
-
-
-class Flooding(SkillHandler):
-    time_limit = 20
-
-    async def on_request(self, task: TaskContext) -> str:
-        await task.tool_call("count", {"up to": 10**5000})
-        for number in range(2000):
-            await task.progress(f"step {number}")
-        return "done"
-
-
-class Large(SkillHandler):
-    async def on_request(self, task: TaskContext) -> Artifact:
-        return Artifact.bytes("large.bin", b"x" * 500_000, "application/octet-stream")
-
-
-class Measuring(SkillHandler):
-    async def on_request(self, task: TaskContext) -> str:
-        artifacts = [artifact for reference in task.references for artifact in reference.artifacts]
-        sizes = [len(task.message.text), *(len(artifact.files[0].read()) for artifact in artifacts)]
-        return " ".join(map(str, sizes))
-
-
-class Talking(SkillHandler):
-    async def on_request(self, task: TaskContext) -> None:
-        for number in range(200):
-            await task.token(f"{number} ")
-        await task.thought("hm")
-        await task.tool_result(await task.tool_call("add", {"a": 1}), "add", 2)
-        async with task.artifact("lines") as lines:
-            for number in range(50):
-                await lines.append(f"{number}\n")
-
-
-class Remembering(SkillHandler):
-    async def on_request(self, task: TaskContext) -> Outcome:
-        seen = task.memory.setdefault("seen", [])
-        seen.append(task.message.text)
-        task.memory["large"] = 2**60
-        return InputRequired("More?", slot="more") if len(seen) < 3 else Completed(", ".join(seen))
 
 
 class Waiting(SkillHandler):
@@ -111,18 +33,6 @@ class Waiting(SkillHandler):
         finally:
             Waiting.stopped.set()
         return ""
-
-
-class SlowerThanUsual(SkillHandler):
-    """Goes on once its caller was told."""
-
-    usual_seconds = 0.01
-    time_limit = None
-    told = threading.Event()
-
-    def on_request(self, task: SyncTaskContext) -> str:
-        SlowerThanUsual.told.wait(30)
-        return "done"
 
 
 class WaitingSilently(Waiting):
@@ -156,37 +66,6 @@ class Counting(SkillHandler):
         return Completed(f"answer {Counting.asked}")
 
 
-class Stoppable(SkillHandler):
-    begun = threading.Event()
-    stopped = threading.Event()
-
-    async def on_request(self, task: TaskContext) -> None:
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.stopped.set()
-
-
-class Forwarding(SkillHandler):
-    """Delivers the parts that the message names; with "streamed" as a stream."""
-
-    async def on_request(self, task: TaskContext) -> Artifact | None:
-        parts = [part for value in task.message.data for part in value]
-        if task.message.text == "streamed":
-            for part in parts:
-                await task.artifact("stream").append(part)
-            return None
-        return Artifact(parts or [file.part for file in task.files], "forwarded")
-
-
-class ForwardingAtOnce(SkillHandler):
-    response_type = ResponseType.MESSAGE
-
-    async def on_request(self, task: TaskContext) -> Completed:
-        return Completed(task.message.data[0])
-
-
 class Stuck(SkillHandler):
     time_limit = 0.1
     retry_safe = True
@@ -199,17 +78,6 @@ class Stuck(SkillHandler):
 
 class StuckAnswering(Stuck):
     response_type = ResponseType.MESSAGE
-
-
-class Asking(SkillHandler):
-    async def on_request(self, task: TaskContext) -> Outcome:
-        task.memory["asked"] = task.message.text
-        ask = AuthRequired if task.message.text == "credential" else InputRequired
-        return ask("May I?", slot="leave", schema={"type": "string"})
-
-    async def on_input_received(self, task: TaskContext) -> str:
-        how = "resumed" if task.resumed else "answered"
-        return f"{how} {task.slot} with {task.message.text}, having asked for {task.memory['asked']}"
 
 
 class Calendar(SkillHandler):
@@ -253,19 +121,3 @@ class Calendar(SkillHandler):
         await task.artifact("log").append(f"opened with {secret}")
         await task.artifact("file").append(secret.encode())
         return Completed(f"said {secret}", [Artifact.json("data", {"key": secret})])
-
-
-class CalendarInAThread(SkillHandler):
-    def on_request(self, task: SyncTaskContext) -> object:
-        credential = task.credential("calendar")
-        if credential is None:
-            return AuthRequired("I need your password.", service="calendar", auth_type="basic")
-        return Completed(f"opened by {credential.username}")
-
-
-class Elsewhere(SkillHandler):
-    async def on_request(self, task: TaskContext) -> Outcome:
-        return AuthRequired("Sign in at calendar.invalid, then write to me.")
-
-    async def on_input_received(self, task: TaskContext) -> str:
-        return "You did."

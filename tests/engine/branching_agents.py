@@ -21,14 +21,6 @@ class Patient(SkillHandler):
         return "late"
 
 
-class Seeing(SkillHandler):
-    output_modes = ("application/json",)
-
-    async def on_request(self, task: TaskContext) -> dict[str, object]:
-        references = [[one.state, [said.text for said in one.messages], len(one.artifacts)] for one in task.references]
-        return {"history": [one.text for one in task.history], "references": references, "skill": task.skill}
-
-
 class AtOnce(SkillHandler):
     response_type = ResponseType.MESSAGE
     input_modes = ("text/plain",)

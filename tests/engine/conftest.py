@@ -1,4 +1,4 @@
-"""Agents registered by class name."""
+"""Agents by class, path or name, and the runs that workers are told of."""
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -6,16 +6,25 @@ from typing import Any
 
 import pytest
 
-import db as database
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from tests.engine import calling_agents
+from apps.credentials import requests
+from apps.engine import accept, activity, claim, jobs, loading, send, turn, worker
+from parley import db as database
+from tests.engine import calling_agents, facilitating
 from tests.engine.calling_agents import EXECUTED, GATES
 
 
 @pytest.fixture
-def agent_at(db: None) -> Callable[..., Awaitable[Agent]]:
-    async def register(path: str, **policies: Any) -> Agent:
+def agent_at(db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Agent]]:
+    """Register what a path names, what `tests.engine.agents` has by that name, or a handler itself."""
+
+    async def register(handler: Any, **policies: Any) -> Agent:
+        if not isinstance(handler, str):
+            monkeypatch.setitem(globals(), handler.__name__, handler)
+            loading.forget()
+            handler = f"{__name__}:{handler.__name__}"
+        path = handler if ":" in handler else f"tests.engine.agents:{handler}"
         slug = path.rpartition(":")[2].lower().replace("_", "-")
         return await database.run(register_hosted, slug, path, **policies)
 
@@ -23,11 +32,29 @@ def agent_at(db: None) -> Callable[..., Awaitable[Agent]]:
 
 
 @pytest.fixture
-def agent(db: None) -> Callable[..., Awaitable[Agent]]:
-    async def register(name: str, **policies: Any) -> Agent:
-        return await database.run(register_hosted, name.lower(), f"tests.engine.agents:{name}", **policies)
+def agent(agent_at: Callable[..., Awaitable[Agent]]) -> Callable[..., Awaitable[Agent]]:
+    return agent_at
 
-    return register
+
+class Published(list[Any]):
+    """The event is set by each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Event()
+
+    def append(self, run: Any) -> None:
+        super().append(run)
+        self.came.set()
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+    """The runs of which workers were told; no worker is."""
+    runs = Published()
+    for module in (accept, activity, claim, jobs, requests, send, turn, worker):
+        monkeypatch.setattr(module, "publish", runs.append)
+    return runs
 
 
 @pytest.fixture
@@ -47,3 +74,18 @@ def cast(db: None) -> Iterator[dict[str, Agent]]:
 
 def _registered(name: str) -> Agent:
     return register_hosted(name.lower(), f"{calling_agents.__name__}:{name}", access=Agent.Access.PUBLIC)
+
+
+@pytest.fixture
+def facilitator(settings: Any) -> Iterator[facilitating.Facilitator]:
+    """A facilitator and a wallet of x402, without a chain."""
+    facilitating.SIGNED.clear()
+    settings.PAYMENT_WALLETS = {"test": facilitating.WALLET}
+    with facilitating.facilitating() as server:
+        settings.PAYMENTS_FACILITATOR = server.url
+        yield server
+
+
+@pytest.fixture
+def seller(db: None) -> Agent:
+    return register_hosted("selling", "tests.engine.facilitating:Selling")

@@ -1,55 +1,62 @@
-"""An agent from another package is registered by path."""
+"""An agent from another package is registered by path, and answers by its changed code without a restart."""
 
+import asyncio
 import sys
+import threading
+import types
 
 import pytest
 from django.core.management import CommandError, call_command
 
-import db
 from apps.agents.models import Agent
-from apps.engine import accept
-from apps.record import wire
-from apps.record.models import Task
-from tests.agents.test_admin_registry import add, errors
-from tests.working import carry_out
+from apps.engine import loading
+from parley import db
+from tests.engine.delegating import take_turn, words
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 AGENTS = """
-from agentkit import Completed, SkillHandler, load_skills
-from mypkg.words import GREETING
+from agentkit import SkillHandler, load_skills
+from {package}.words import word
 
 class MyAgent(SkillHandler):
     skills = load_skills("SKILL.md", beside=__file__)
 
     async def on_request(self, task):
-        return Completed(f"{GREETING}, {task.message.text}")
+        return f"{{word}}, {{task.message.text}}"
 """
 SKILL_MD = "---\nname: Greet\ndescription: Greets people.\n---\nBe kind.\n"
 
 
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    folder = tmp_path / "mypkg"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    (folder / "words.py").write_text("GREETING = 'Good day'")
-    (folder / "agents.py").write_text(AGENTS)
-    (folder / "SKILL.md").write_text(SKILL_MD)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield folder
-    for name in [name for name in sys.modules if name.partition(".")[0] == "mypkg"]:
+def forget(package):
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
 
 
-async def test_it_is_registered_by_its_path_and_runs(package, ada, said):
-    await db.run(call_command, "register_agent", "my", "--handler", "mypkg.agents:MyAgent")
-    agent = await db.run(Agent.objects.get, slug="my")
+@pytest.fixture(params=["mypkg", "config"])  # the second was Parley's own, and is free for authors
+def package(request, tmp_path, monkeypatch, settings):
+    settings.EMBEDDED = True
+    folder = tmp_path / request.param
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "words.py").write_text("word = 'Good day'\n")
+    (folder / "agents.py").write_text(AGENTS.format(package=request.param))
+    (folder / "SKILL.md").write_text(SKILL_MD)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    loading.forget()
+    forget(request.param)
+
+
+async def registered(package):
+    await db.run(call_command, "register_agent", "my", "--handler", f"{package.name}.agents:MyAgent")
+    return await Agent.objects.aget(slug="my")
+
+
+async def test_registered_package_works(package, ada, said):
+    agent = await registered(package)
     assert (agent.name, agent.skills[0]["description"]) == ("MyAgent", "Greets people.")
-    receipt = await db.run(accept.accept, ada.principal, agent, said("Ada"))
-    await carry_out(receipt.run)
-    task = await db.run(lambda: wire.load_task(Task.objects.select_related("context").get(pk=receipt.task)))
-    assert task["history"][-1]["parts"] == [{"text": "Good day, Ada"}]
+    assert words(await take_turn(ada.principal, agent, said("Ada"))) == "Good day, Ada"
 
 
 @pytest.mark.parametrize(
@@ -60,14 +67,45 @@ async def test_it_is_registered_by_its_path_and_runs(package, ada, said):
         ("SKILL.md", "---\nname: Greet\n---", "SKILL.md: description is missing"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_in_the_command_and_in_admin(package, admin_client, file, source, told):
+async def test_broken_package_is_refused_in_a_sentence(package, file, source, told):
     (package / file).write_text(source)
     with pytest.raises(CommandError) as refused:
-        call_command("register_agent", "my", "--handler", "mypkg.agents:MyAgent")
+        await registered(package)
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "mypkg"]:
-        del sys.modules[name]
-    [message] = errors(add(admin_client, slug="my", handler="mypkg.agents:MyAgent"))["handler"]
-    assert message == str(refused.value)
-    assert not Agent.objects.exists()
+    assert not await Agent.objects.aexists()
+
+
+@pytest.mark.parametrize("is_embedded", [True, False])
+async def test_changed_code_is_loaded_when_registered(package, settings, is_embedded):
+    settings.EMBEDDED = is_embedded
+    agent = await registered(package)
+    old = await loading.handler_of(agent)
+    (package / "words.py").write_text("word = 'Good night'\n")
+    assert await loading.handler_of(agent) is old  # nobody registered it
+    agent = await registered(package)
+    new = await loading.handler_of(agent)
+    if not is_embedded:
+        assert new is old  # services keep their code until a restart
+        return
+    assert new is not old
+    assert sys.modules[f"{package.name}.words"].word == "Good night"
+    assert await loading.handler_of(agent) is new
+    (package / "words.py").write_text("word = 'thr")
+    await agent.asave()
+    assert await loading.handler_of(agent) is new  # what is broken replaces nothing
+    assert sys.modules[f"{package.name}.words"].word == "Good night"
+
+
+async def test_slow_import_does_not_stop_the_loop(package, monkeypatch):
+    gates = types.SimpleNamespace(importing=threading.Event(), go_on=threading.Event())
+    monkeypatch.setitem(sys.modules, "gates", gates)
+    slow = "import gates\ngates.importing.set()\nassert gates.go_on.wait(10)\ndef handler(text): return text\n"
+    (package / "slow.py").write_text(slow)
+    agent = Agent(slug="slow", name="Slow", handler=f"{package.name}.slow:handler")
+    importing = asyncio.create_task(loading.handler_of(agent))
+    assert await asyncio.to_thread(gates.importing.wait, 10)
+    gates.go_on.set()
+    handler = await importing
+    assert handler.name == "Handler"
+    assert await loading.handler_of(agent) is handler

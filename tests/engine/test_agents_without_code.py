@@ -1,46 +1,56 @@
-"""Agents without code follow their version, which each run names."""
+"""Agents without code follow their version, which each run names; conversations choose options of agents."""
+
+import datetime
+import re
 
 import pytest
 
-import db as database
-import outbound
+from agentkit import InputRequired, Message, testing
+from agentkit import agent as described
+from agentkit.llm import LlmWorker
 from apps.agents import definitions
 from apps.agents.models import Agent, ToolPolicy, ToolSecret
+from apps.conversations.sessions.commands import switch_agent
+from apps.credentials import lending
+from apps.credentials.models import Credential
 from apps.engine import accept
+from apps.engine.send import send
+from apps.model_agents.tools import calculate, current_time, read_file
 from apps.record.content.strict_json import digest_of
+from apps.record.errors import InvalidParams
 from apps.record.execution import Run
-from apps.record.models import Event, Task
+from apps.record.models import Task
+from parley import db as database
+from parley import outbound
 from tests.agents.definitions import clerk, definition
-from tests.engine.delegating import done, ended, sent
+from tests.engine.delegating import done, ended, run_of, sent, take_turn, words
 from tests.llm import tool_servers
 from tests.llm.conftest import endpoint
 from tests.llm.endpoint import calls, says
-from tests.working import begin, carry_out, let_the_lease_run_out, state_of, types_of
+from tests.working import begin, carry_out, end, let_the_lease_run_out, state_of
 
 __all__ = ["endpoint"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def told(ada, agent, message):
-    receipt = await database.run(accept.accept, ada.principal, agent, message)
-    await carry_out(receipt.run)
-    return await database.run(Task.objects.select_related("context").get, pk=receipt.task)
+@pytest.fixture
+def told(ada, said):
+    async def told(agent, text="hello", **fields):
+        return await take_turn(ada.principal, agent, said(text, **fields))
+
+    return told
 
 
-def words(task) -> str:
-    return task.status_message["parts"][0]["text"]
-
-
-def offered(endpoint, request=-1) -> set[str]:
+def offered(endpoint, request=-1):
     return {tool["function"]["name"] for tool in endpoint.requests[request].get("tools", [])}
 
 
-async def test_the_model_is_told_what_the_agent_is_made_of(ada, said, endpoint):
+async def test_model_is_told_its_definition(told, endpoint):
     agent = await database.run(
         clerk, model="another-model", temperature=0.5, max_tokens=77, tools=["calculate", "current_time"]
     )
     endpoint.replies = [says("Gladly", ".")]
-    task = await told(ada, agent, said("Will you?"))
+    task = await told(agent, "Will you?")
     assert (task.state, words(task)) == ("completed", "Gladly.")
     [asked] = endpoint.requests
     assert (asked["model"], asked["temperature"], asked["stream"]) == ("another-model", 0.5, True)
@@ -49,63 +59,28 @@ async def test_the_model_is_told_what_the_agent_is_made_of(ada, said, endpoint):
     assert endpoint.said() == [("system", "Answer in one sentence."), ("user", "Will you?")]
 
 
-async def test_without_a_model_of_its_own_it_has_the_platforms_and_streams_unless_told_otherwise(ada, said, endpoint):
-    endpoint.replies = [says("Yes."), says("Yes.")]
-    for streaming, first in ((True, "agent_token_start"), (False, "artifact_update")):
-        task = await told(ada, await database.run(clerk, streaming=streaming), said())
-        assert endpoint.requests[-1]["model"] == "test-model"
-        kinds = [kind for kind in await database.run(types_of, task.pk) if kind.startswith(("agent_token", "artifact"))]
-        assert kinds[0] == first
-
-
-async def test_what_was_said_before_is_what_the_model_remembers(ada, said, endpoint):
+async def test_next_message_knows_history_and_newest_version(told, endpoint):
     endpoint.replies = [says("Hello Ada."), says("Ada.")]
-    agent = await database.run(clerk)
-    first = await told(ada, agent, said("I am Ada."))
-    await told(ada, agent, said("Who am I?", contextId=first.context.context_id))
+    first = await told(await database.run(clerk), "I am Ada.")
+    agent = await database.run(clerk, instructions="Answer in two sentences.")
+    second = await told(agent, "Who am I?", contextId=first.context.context_id)
     assert endpoint.said()[1:] == [("user", "I am Ada."), ("assistant", "Hello Ada."), ("user", "Who am I?")]
+    told_by = [endpoint.said(request)[0][1] for request in (0, 1)]
+    assert told_by == ["Answer in one sentence.", "Answer in two sentences."]
+    assert [(await run_of(task)).input["agent"]["number"] for task in (first, second)] == [1, 2]
 
 
-async def test_a_tool_is_used_and_the_record_says_so(ada, said, endpoint):
-    endpoint.replies = [calls(("calculate", {"expression": "17 * 3"})), says("51.")]
-    task = await told(ada, await database.run(clerk, tools=["calculate"]), said("17 times 3?"))
-    assert words(task) == "51."
-    events = await database.run(lambda: list(Event.objects.filter(task=task.pk, type__startswith="agent_tool")))
-    assert [event.type for event in events] == ["agent_tool_call", "agent_tool_result"]
-    assert events[0].payload["arguments"] == {"expression": "17 * 3"}
-    assert events[1].payload["result"] == "51"
-    run = await database.run(Run.objects.get, task=task.pk)
-    assert run.usage["requests"] == 2
+async def test_usable_agents_are_tools(told, endpoint, echo, cast):
+    await Agent.objects.filter(slug="shouting").aupdate(access=Agent.Access.GROUPS)
+    agent = await database.run(clerk, agents=["echo", "shouting"])
+    for is_enabled, tools in ((True, {"ask_echo"}), (False, set())):
+        await Agent.objects.filter(pk=echo.pk).aupdate(is_enabled=is_enabled)
+        endpoint.replies = [says("Yes.")]
+        await told(agent)
+        assert offered(endpoint) == tools
 
 
-async def test_another_agent_is_a_tool_while_it_is_there(ada, said, endpoint, echo):
-    agent = await database.run(clerk, agents=["echo"])
-    endpoint.replies = [says("Yes."), says("Yes.")]
-    await told(ada, agent, said())
-    assert offered(endpoint) == {"ask_echo"}
-    await database.run(Agent.objects.filter(pk=echo.pk).update, is_enabled=False)
-    await told(ada, agent, said())
-    assert offered(endpoint) == set()
-
-
-async def test_its_limit_of_steps_ends_a_turn_with_a_sentence(ada, said, endpoint):
-    endpoint.replies = [calls(("current_time", {})) for _ in range(5)]
-    task = await told(ada, await database.run(clerk, tools=["current_time"], max_steps=2), said())
-    assert (task.state, len(endpoint.requests)) == ("failed", 2)
-    assert "within its limit of 2 steps" in words(task)
-
-
-async def test_a_tool_that_is_not_installed_any_more_is_named_to_operators(ada, said, endpoint, settings):
-    agent = await database.run(clerk, tools=["calculate"])
-    settings.AGENT_TOOLS = ["tests.agents.another_clock"]
-    task = await told(ada, agent, said())
-    run = await database.run(Run.objects.get, task=task.pk)
-    assert (task.state, run.error["code"]) == ("failed", "agent_unavailable")
-    assert "There is no tool calculate here: name its module in AGENT_TOOLS." in run.error["message"]
-    assert "calculate" not in words(task)
-
-
-def test_a_run_names_the_version_that_it_goes_by(ada, said, echo):
+def test_run_names_its_version(ada, said, echo):
     for agent in (clerk(), echo):
         version = agent.current_version
         run = Run.objects.get(pk=begin(accept.accept(ada.principal, agent, said()).run).lease.run_id)
@@ -113,21 +88,7 @@ def test_a_run_names_the_version_that_it_goes_by(ada, said, echo):
         assert run.input_hash == digest_of(run.input)
 
 
-async def test_the_next_message_goes_by_the_newest_version(ada, said, endpoint):
-    endpoint.replies = [says("One."), says("Two.")]
-    agent = await database.run(clerk)
-    first = await told(ada, agent, said())
-    await database.run(clerk, instructions="Answer in two sentences.")
-    await told(ada, agent, said(contextId=first.context.context_id))
-    assert [endpoint.said(request)[0][1] for request in (0, 1)] == [
-        "Answer in one sentence.",
-        "Answer in two sentences.",
-    ]
-    inputs = await database.run(lambda: list(Run.objects.order_by("queued_at").values_list("input", flat=True)))
-    assert [one["agent"]["number"] for one in inputs] == [1, 2]
-
-
-async def test_a_turn_that_a_crash_cut_off_stays_with_its_version(ada, said, endpoint):
+async def test_repeated_attempt_keeps_its_version(ada, said, endpoint):
     agent = await database.run(clerk)
     await database.run(Agent.objects.filter(pk=agent.pk).update, retry_safe=True)
     receipt = await database.run(accept.accept, ada.principal, agent, said())
@@ -142,7 +103,7 @@ async def test_a_turn_that_a_crash_cut_off_stays_with_its_version(ada, said, end
     assert (run.attempt, run.input["agent"]["number"]) == (2, 1)
 
 
-def test_what_lets_an_agent_in_is_sent_to_its_own_server_alone(db):
+def test_tool_secret_goes_to_its_server_alone(db):
     urls = ["https://a.example.org/mcp", "https://b.example.org/mcp"]
     made = definition(mcp_servers=[{"url": urls[0], "header": "X-Key"}, {"url": urls[1]}])
     agent = clerk()
@@ -151,36 +112,27 @@ def test_what_lets_an_agent_in_is_sent_to_its_own_server_alone(db):
     assert definitions.tool_server_headers(agent, made) == {urls[0]: {"X-Key": "sesame"}, urls[1]: {}}
 
 
-async def test_the_tools_of_a_server_are_used_with_what_lets_the_agent_in(ada, said, endpoint, settings):
+async def test_tools_of_a_server_are_used_with_secret(ada, told, endpoint, settings):
     outbound.configure(["127.0.0.1"])
     try:
         with tool_servers.running("sesame") as server:
             agent = await database.run(clerk, mcp_servers=[{"url": server.url}])
-            await database.run(ToolPolicy.objects.all().delete)
-            closed = await told(ada, agent, said("2 and 3?"))
+            await ToolPolicy.objects.all().adelete()
+            closed = await told(agent, "2 and 3?")
             await database.run(ToolSecret.objects.create, agent=agent, url=server.url, secret="Bearer sesame")
             endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
-            task = await told(ada, agent, said("2 and 3?"))
+            task = await told(agent, "2 and 3?")
     finally:
         outbound.configure(settings.OUTBOUND_ALLOW)
     assert (closed.state, "cannot be used" in words(closed)) == ("failed", True)
     assert words(task) == "5"
     assert [content for role, content in endpoint.said() if role == "tool"] == ["5"]
-    run = await database.run(Run.objects.get, task=task.pk)
+    run = await run_of(task)
     assert "sesame" not in str([run.input, run.error, run.usage])
 
 
 @pytest.mark.usefixtures("worker")
-async def test_an_agent_that_its_caller_may_not_use_is_not_told_of_to_the_model(ada, cast, said, endpoint):
-    await database.run(Agent.objects.filter(slug="shouting").update, access=Agent.Access.GROUPS)
-    agent = await database.run(clerk, agents=["shouting", "asking"])
-    endpoint.replies = [says("Nobody shouts.")]
-    await done(ada.principal, agent, said("Ask it."))
-    assert [tool["function"]["name"] for tool in endpoint.requests[0]["tools"]] == ["ask_asking"]
-
-
-@pytest.mark.usefixtures("worker")
-async def test_a_turn_that_waits_for_another_agent_stays_with_its_version(ada, cast, said, endpoint):
+async def test_suspended_turn_keeps_its_version(ada, cast, said, endpoint):
     agent = await database.run(clerk, agents=["asking"])
     endpoint.replies = [calls(("ask_asking", {"message": "the wall"}))]
     parent = await done(ada.principal, agent, said("Have it painted."))
@@ -194,3 +146,205 @@ async def test_a_turn_that_waits_for_another_agent_stays_with_its_version(ada, c
     assert ("tool", "the wall: green") in endpoint.said()
     inputs = await database.run(lambda: list(Run.objects.filter(task=parent.pk).values_list("input", flat=True)))
     assert {given["agent"]["number"] for given in inputs} == {1}
+
+
+# Options
+
+
+def switched(ada, agent, said, **options):
+    """The run of a new conversation in which people chose these options."""
+    talk = accept.accept(ada.principal, agent, said())
+    switch_agent(ada.principal, talk.context, agent, options)
+    return talk
+
+
+@pytest.mark.parametrize("response_type", ["task", "message"])
+async def test_options_reach_handler_and_run(ada, agent, said, response_type):
+    @described(response_type=response_type)
+    async def options(task):
+        return str(dict(task.session.options))
+
+    async def told(talk):
+        sent = await send(ada.principal, reader, said(contextId=talk))
+        if not sent.task:
+            return sent.answer["parts"][0]["text"], sent.context
+        run = await Run.objects.select_related("task").aget(task=sent.task)
+        await carry_out(run.pk)
+        await run.arefresh_from_db()
+        text = words(await Task.objects.aget(pk=sent.task))
+        assert text == str(run.input.get("options", {}))
+        return text, sent.context
+
+    reader = await agent(options)
+    before, context = await told("talk")
+    await database.run(switch_agent, ada.principal, context, reader, {"tone": "dry"})
+    assert (before, (await told("talk"))[0], (await told("other"))[0]) == ("{}", "{'tone': 'dry'}", "{}")
+
+
+def test_options_are_of_the_turn(ada, echo, countdown, said):
+    def asked(run):
+        held = begin(run)
+        end(held, InputRequired("Which?", slot="word"))
+        return held.options
+
+    def answered():
+        return accept.accept(ada.principal, echo, said(taskId=str(talk.task))).run
+
+    echo.retry_safe = True
+    echo.save()
+    talk = switched(ada, echo, said, tone="dry")
+    held = begin(talk.run)
+    switch_agent(ada.principal, talk.context, echo, {"tone": "warm"})
+    let_the_lease_run_out(held.lease)
+    assert asked(talk.run) == {"tone": "dry"}, "another attempt has what the first had"
+    assert asked(answered()) == {"tone": "warm"}
+    switch_agent(ada.principal, talk.context, countdown, {"from": 3})
+    assert asked(answered()) == {"tone": "warm"}, "the task keeps those of its agent"
+    theirs = accept.accept(ada.principal, countdown, said(contextId=str(talk.context)))
+    assert begin(theirs.run).options == {"from": 3}
+
+
+async def test_people_choose_offered_models(ada, agent, told, endpoint, settings):
+    @described(offers_models=True)
+    async def advised(task):
+        return await LlmWorker("Help.").run(task)
+
+    settings.LLM_MODELS = ["better-model"]
+    agents = [await agent(advised), await database.run(clerk, model="own-model", temperature=0.5)]
+    for adviser, first in zip(agents, ("test-model", "own-model"), strict=True):
+        endpoint.requests.clear()
+        endpoint.replies = [says("Yes."), says("No.")]
+        task = await told(adviser)
+        chosen = {"model": "better-model"} | ({"settings": {"temperature": 0}} if first == "own-model" else {})
+        await database.run(switch_agent, ada.principal, task.context_id, adviser, chosen)
+        await told(adviser, contextId=str(task.context_id))
+        assert [one["model"] for one in endpoint.requests] == [first, "better-model"]
+        with pytest.raises(InvalidParams, match=f"Choose one of these: {first}"):
+            await database.run(switch_agent, ada.principal, task.context_id, adviser, {"model": "dear-model"})
+    assert [one["temperature"] for one in endpoint.requests] == [0.5, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"model": ""}, "model: "),
+        ({"settings": {"temperature": 3}}, "less than or equal to 2"),
+        ({"settings": {"temperature": "1"}}, "settings: temperature"),
+        ({"settings": {"seed": 1}}, "settings: seed"),
+        ({"tone": "dry"}, "tone: "),
+    ],
+)
+def test_unfit_options_are_refused(ada, said, endpoint, settings, options, sentence):
+    agent = clerk(model="own-model")
+    talk = accept.accept(ada.principal, agent, said())
+    with pytest.raises(InvalidParams, match=sentence):
+        switch_agent(ada.principal, talk.context, agent, options)
+    settings.LLM_MODELS = ["*"]
+    assert switch_agent(ada.principal, talk.context, agent, {"model": "dear-model"})
+
+
+async def test_conversation_may_leave_out_credentials(ada, echo, said):
+    def give():
+        kept = {"agent": echo, "user": ada, "service": "calendar", "auth_type": "api_key", "secret": "s3cret"}
+        Credential.objects.create(**kept)
+        chosen = [{}, *({"credentials": names} for names in (["calendar", "mail"], ["mail"], []))]
+        return [begin(switched(ada, echo, said, **options).run) for options in chosen]
+
+    lent = [await lending.lend(run, "calendar") for run in await database.run(give)]
+    assert [one and one.secret for one in lent] == ["s3cret", "s3cret", None, None]
+
+
+def test_fallback_has_none_of_the_options(ada, echo, countdown, said):
+    talk = switched(ada, echo, said, tone="dry")
+    Run.objects.filter(pk=talk.run).update(agent=countdown)
+    held = begin(talk.run)
+    assert (held.agent, held.options) == (countdown, {})
+
+
+# Built-in tools
+
+RESULTS = [
+    ("1 + 2 * 3", "7"),
+    ("(3 + 4.5) * 2 ** 10", "7680.0"),
+    ("-7 // 2 + 7 % 4", "-1"),
+    ("round(sqrt(2) ** 2, 9)", "2.0"),
+    ("round(2.5)", "2"),
+    ("max(1, 2, min(5, 3))", "3"),
+    ("2 ** 100", str(2**100)),
+    ("2 ** -1", "0.5"),
+    (" 12_000 / 3 ", "4000.0"),
+    ("round(cos(pi), 3)", "-1.0"),
+    ("round(5, -1000000000)", "5"),
+]
+REFUSALS = [
+    ("", "This is no arithmetic expression"),
+    ("two plus two", "This is no arithmetic expression"),
+    ("(" * 300, "This is no arithmetic expression"),
+    ("1" * 501, "longer than 500 characters"),
+    ("1 / 0", "cannot be calculated: division by zero"),
+    ("max()", "cannot be calculated"),
+    ("sqrt(-1)", "cannot be calculated"),
+    ("(-8) ** 0.5", "no real number"),
+    ("9 ** 9 ** 9", "too large"),
+    ("2 ** 4000 * 2 ** 4000", "too large"),
+    ("1e308 * 10", "too large"),
+    ("10.0 ** 400", "too large"),
+    ("exp(1000)", "too large"),
+    ("__import__('os')", "nothing that can be calculated"),
+    ("(1).__class__", "nothing that can be calculated"),
+    ("[1, 2]", "nothing that can be calculated"),
+    ("True", "nothing that can be calculated"),
+    ("round(number=2)", "nothing that can be calculated"),
+    ("1 if 2 else 3", "nothing that can be calculated"),
+    ("'a' * 100", "nothing that can be calculated"),
+]
+
+
+def test_arithmetic_is_calculated():
+    assert [(expression, calculate(expression)) for expression, _ in RESULTS] == RESULTS
+
+
+def test_what_is_no_arithmetic_is_refused(subtests):
+    for expression, sentence in REFUSALS:
+        with subtests.test(expression), pytest.raises(ValueError, match=sentence):
+            calculate(expression)
+
+
+def test_time_is_told_in_the_asked_zone():
+    told = current_time("Asia/Tokyo")
+    day, stamp, zone = re.fullmatch(r"(\w+), (\S+ \S+) \((\S+)\)", told).groups()
+    at = datetime.datetime.fromisoformat(stamp)
+    assert abs(datetime.datetime.now(datetime.UTC) - at) < datetime.timedelta(seconds=60)
+    assert (f"{at:%A}", at.utcoffset(), zone) == (day, datetime.timedelta(hours=9), "Asia/Tokyo")
+    assert "(UTC)" in current_time()
+    for zone in ("Nowhere/Land", "../../etc/passwd", "", "/etc/localtime"):
+        with pytest.raises(ValueError, match="Write one such as Europe/Paris"):
+            current_time(zone)
+
+
+def task_with(files, earlier=None):
+    history = [testing.user_message("before", earlier)] if earlier else []
+    message: Message = testing.user_message("look", files)
+    return testing.task_for(message, testing.Recorder(), history=history)
+
+
+def test_files_of_the_conversation_are_read():
+    task = task_with({"b.csv": b"x,y\n1,2\n"}, earlier={"notes.txt": "Früher".encode()})
+    assert read_file(task, "notes.txt") == "Characters 0 to 6 of 6:\nFrüher"
+    assert read_file(task).splitlines() == ["b.csv (text/csv, 8 bytes)", "notes.txt (text/plain, 7 bytes)"]
+
+
+def test_long_file_is_read_in_pieces():
+    task = task_with({"long.txt": b"a" * 20_000 + b"b" * 10})
+    assert read_file(task, "long.txt").startswith("Characters 0 to 20000 of 20010:\naaa")
+    assert read_file(task, "long.txt", start=20_000) == "Characters 20000 to 20010 of 20010:\nbbbbbbbbbb"
+    assert read_file(task, "long.txt", start=-5).startswith("Characters 0 to 20000")
+
+
+def test_missing_or_binary_file_is_refused():
+    assert read_file(task_with({})) == "No file was attached to this conversation."
+    task = task_with({"a.png": b"\x89PNG\xff"})
+    with pytest.raises(ValueError, match=r"No file is named 'b.txt'. There are: a.png."):
+        read_file(task, "b.txt")
+    with pytest.raises(ValueError, match=r"a\.png .* no text"):
+        read_file(task, "a.png")

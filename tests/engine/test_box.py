@@ -1,130 +1,189 @@
-"""Whatever a handler does, its task ends clearly, and others go on."""
+"""Whatever a handler does or raises, its task ends clearly, and others go on."""
 
 import asyncio
 import logging
+import sys
+import threading
 
 import pytest
-from django.test import override_settings
 
-import db
-from apps.agents.registration import register_hosted
-from apps.engine import accept, handlers
-from apps.engine.worker import current_worker
+from agentkit import Artifact, InputRequired, SkillHandler
+from agentkit import agent as described
+from apps.engine import accept, handlers, worker
+from apps.engine.send import send
 from apps.record import projection
 from apps.record.execution import Run
-from apps.record.models import Artifact, Event, Task
-from tests.engine import boxed_agents
-from tests.engine.boxed_agents import LET_GO, Blocking, Bulky, Late
-from tests.engine.delegating import ended, sent, until, words
+from apps.record.models import Artifact as ArtifactRow
+from apps.record.models import Event
+from parley import db
+from tests.engine.delegating import ended, run_of, sent, until, words
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "let_go")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("a worker claims over the broker")]
 
-
-@pytest.fixture
-def let_go():
-    LET_GO.clear()
-    yield
-    LET_GO.set()
+OVER = threading.Event()
+"""What ends those that nothing else ends, once a test is over."""
 
 
 @pytest.fixture
-def boxed(ada, said):
-    async def send(name, text="go"):
-        path = f"{boxed_agents.__name__}:{name}"
-        return await sent(ada.principal, await db.run(register_hosted, name.lower(), path), said(text))
+def boxed(worker, ada, agent, said):
+    async def send(handler, text="go"):
+        return await sent(ada.principal, await agent(handler), said(text))
 
-    return send
-
-
-async def run_of(receipt):
-    return await db.run(lambda: Run.objects.get(task=receipt.task))
+    OVER.clear()
+    yield send
+    OVER.set()
 
 
 async def failed(receipt, code):
     """A failed task's words, with this code."""
     task = await ended(receipt)
     assert task.state == "failed", words(task)
-    assert (await run_of(receipt)).error["code"] == code
+    assert (await run_of(task)).error["code"] == code
     assert await db.run(projection.differences, receipt.context) == []
     return words(task)
 
 
-async def test_an_endless_loop_in_a_thread_is_ended_and_its_thread_comes_back(boxed):
-    said = await failed(await boxed("LoopingInAThread"), "time_limit")
-    assert "0.3 seconds" in said
+async def test_endless_loop_in_a_thread_is_ended(boxed):
+    @described(time_limit=0.3)
+    def looping(task):
+        number = 0
+        while not OVER.is_set() or number < 0:
+            number += 1
+
+    assert "0.3 seconds" in await failed(await boxed(looping), "time_limit")
     await until(lambda: not handlers.handler_threads().lost)
 
 
-async def test_an_endless_loop_that_awaits_nothing_is_ended_and_the_others_go_on(boxed, ada, echo, said, monkeypatch):
-    with override_settings(BLOCKED_SECONDS=0.5, RUN_LEASE_SECONDS=1.5):
-        beside = await boxed("Clinging")
-        looping = await boxed("Looping")
-        assert "without letting others go on" in await failed(looping, "blocked")
-        assert (await ended(await sent(ada.principal, echo, said()))).state == "completed"
-        await failed(beside, "time_limit")
-    assert [run.attempt for run in await db.run(list, Run.objects.all())] == [1, 1, 1], "no lease was lost"
+async def test_endless_loop_without_await_is_ended(boxed, ada, echo, said, settings):
+    @described(time_limit=0.3)
+    async def clinging(task):
+        while not OVER.is_set():
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+        await task.progress("I am still here")
+
+    async def looping(task):
+        while not OVER.is_set():
+            pass
+
+    settings.BLOCKED_SECONDS, settings.RUN_LEASE_SECONDS = 0.5, 1.5
+    beside, endless = await boxed(clinging), await boxed(looping)
+    assert "without letting others go on" in await failed(endless, "blocked")
+    assert (await ended(await sent(ada.principal, echo, said()))).state == "completed"
+    await failed(beside, "time_limit")
+    assert [run.attempt async for run in Run.objects.all()] == [1, 1, 1], "no lease was lost"
 
 
-async def test_a_process_whose_loop_nothing_frees_leaves_runs_to_others(boxed, ada, echo, said, caplog):
-    with override_settings(BLOCKED_SECONDS=0.2):
-        sleeping = await boxed("Sleeping")
-        process = await asyncio.to_thread(current_worker)
-        await until(lambda: process._watchdog.is_stuck)
-        waiting = await db.run(accept.accept, ada.principal, echo, said())
-        assert await asyncio.to_thread(process.claim_and_wait, waiting.run) is False
-        LET_GO.set()
-        await failed(sleeping, "blocked")
-        await until(lambda: not process._watchdog.is_stuck)
-        assert await asyncio.to_thread(process.claim_and_wait, waiting.run) is True
+async def test_stuck_process_leaves_runs_to_others(boxed, ada, echo, said, settings, caplog):
+    async def sleeping(task):
+        OVER.wait(30)  # in the operating system, where nothing reaches it
+
+    settings.BLOCKED_SECONDS = 0.2
+    stuck = await boxed(sleeping)
+    process = await asyncio.to_thread(worker.current_worker)
+    await until(lambda: process._watchdog.is_stuck)
+    waiting = await db.run(accept.accept, ada.principal, echo, said())
+    assert await asyncio.to_thread(process.claim_and_wait, waiting.run) is False
+    OVER.set()
+    await failed(stuck, "blocked")
+    await until(lambda: not process._watchdog.is_stuck)
+    assert await asyncio.to_thread(process.claim_and_wait, waiting.run) is True
     assert (await ended(waiting)).state == "completed"
     assert "agent sleeping computes and awaits nothing" in caplog.text
 
 
-@pytest.mark.parametrize("text", ["whole", "chunks", "stubborn"])
-async def test_an_artifact_may_have_only_so_many_bytes(boxed, text):
-    Bulky.appended = 0
-    with override_settings(MAX_ARTIFACT_BYTES=5 * 1024**2):
-        said = await failed(await boxed("Bulky", text), "artifact_too_large")
-    assert "at most 5 MB" in said
-    if text == "chunks":
-        assert Bulky.appended == 4, "the fifth was refused at once"
+@pytest.mark.parametrize(
+    ("text", "most", "told"),
+    [
+        ("whole", 100, "at most 5 MB"),
+        ("chunks", 100, "at most 5 MB"),
+        ("stubborn", 100, "at most 5 MB"),
+        ("chunks", 3, "at most 3 MB together"),
+    ],
+)
+async def test_artifacts_have_only_so_many_bytes(boxed, settings, text, most, told):
+    appended = []
 
-    def recorded():
-        sizes = [len(str(event.payload)) for event in Event.objects.filter(type="artifact_update")]
-        assert sum(sizes) < 6 * 1024**2
-        assert not Artifact.objects.delivered().exists()
+    async def bulky(task):
+        if task.message.text == "whole":
+            return Artifact.bytes("all.bin", b"x" * 12 * 1024**2, "application/octet-stream")
+        log = task.artifact("all.txt")
+        for number in range(12):
+            try:
+                await log.append("x" * 1024**2)
+                appended.append(number)
+            except Exception:
+                if task.message.text != "stubborn":
+                    raise
+        return "done"
 
-    await db.run(recorded)
+    settings.MAX_ARTIFACT_BYTES, settings.MAX_TURN_BYTES = 5 * 1024**2, most * 1024**2
+    assert told in await failed(await boxed(bulky, text), "artifact_too_large")
+    assert len(appended) <= 5, "more was refused at once"
+    sizes = [len(str(event.payload)) async for event in Event.objects.filter(type="artifact_update")]
+    assert sum(sizes) < 6 * 1024**2
+    assert not await db.run(ArtifactRow.objects.delivered().exists)
 
 
-@override_settings(MAX_ARTIFACT_BYTES=5 * 1024**2, MAX_TURN_BYTES=3 * 1024**2)
-async def test_all_artifacts_of_a_turn_are_counted_together(boxed):
-    said = await failed(await boxed("Bulky", "chunks"), "artifact_too_large")
-    assert "at most 3 MB together" in said
+@pytest.mark.parametrize(
+    ("text", "code"), [("memory", "memory_too_large"), ("slot", "question_too_large"), ("progress", "too_large")]
+)
+async def test_too_much_of_anything_else_fails(boxed, text, code):
+    async def hoarding(task):
+        much = "x" * 5 * 1024**2
+        match task.message.text:
+            case "memory":
+                task.memory["much"] = much
+            case "slot":
+                return InputRequired("?", schema={"type": "string", "description": much})
+            case "progress":
+                await task.progress(much)
+        return "done"
+
+    assert "at most 1 MB" in await failed(await boxed(hoarding, text), code)
 
 
-async def test_what_may_not_be_yielded_is_an_invalid_response(boxed):
-    receipt = await boxed("Yielding")
-    assert "internal error" in await failed(receipt, "invalid_agent_response")
-    assert "yielded object" in (await run_of(receipt)).error["message"]
+async def test_words_after_the_end_are_ignored_and_noted(boxed):
+    is_over, spoken, works = threading.Event(), threading.Event(), []
 
+    async def late(task):
+        async def later():
+            await asyncio.to_thread(is_over.wait)
+            for _ in range(3):
+                await task.progress("I am still here")
+            await task.artifact("late").append("late")
+            spoken.set()
 
-async def test_what_is_said_after_the_end_is_ignored_and_noted(boxed):
-    Late.spoken.clear()
-    receipt = await boxed("Late")
-    assert (await ended(receipt)).state == "completed"
-    before = await db.run(Event.objects.count)
-    Late.ended.add(str(receipt.task))
-    assert await asyncio.to_thread(Late.spoken.wait, 10)
+        works.append(asyncio.ensure_future(later()))
+        return "done"
+
+    assert (await ended(await boxed(late))).state == "completed"
+    before = await Event.objects.acount()
+    is_over.set()
+    assert await asyncio.to_thread(spoken.wait, 10)
     ignored = ["What the agent said after its end was ignored."]
     await until(lambda: [note["note"] for note in Run.objects.get().notes] == ignored)
-    assert await db.run(Event.objects.count) == before
+    assert await Event.objects.acount() == before
 
 
-async def test_what_is_printed_goes_to_the_log_of_its_run_as_far_as_it_goes(boxed, caplog, capsys):
+async def test_printed_lines_are_in_the_log(boxed, caplog, capsys):
+    async def flooding(task):
+        for line in range(10_000):
+            print("flood", line)
+            if line % 10 == 0:
+                await asyncio.sleep(0)
+        print("without an end", end="")
+        return "done"
+
+    def printing_in_a_thread(text):
+        print("from a thread")
+        return "done"
+
     caplog.set_level(logging.INFO, "parley.agents")
-    for receipt in [await boxed("Printing", "flood 10000"), await boxed("PrintingInAThread")]:
-        assert (await ended(receipt)).state == "completed"
+    for handler in (flooding, printing_in_a_thread):
+        assert (await ended(await boxed(handler))).state == "completed"
     await until(lambda: "more lines" in caplog.text)
     lines = [record.getMessage() for record in caplog.records if record.name == "parley.agents"]
     flood = [line for line in lines if line.startswith("printed: flood")]
@@ -135,26 +194,79 @@ async def test_what_is_printed_goes_to_the_log_of_its_run_as_far_as_it_goes(boxe
     assert capsys.readouterr().out == "the process's own\n"
 
 
-@pytest.mark.slow("a million tokens")
-async def test_a_million_tokens_are_one_artifact(boxed):
-    receipt = await boxed("Million")
-    assert (await ended(receipt, within=100)).state == "completed"
-    text = await db.run(lambda: Artifact.objects.get(task=receipt.task).parts[0])
-    assert "stored" in text or len(text["text"]) == 2_000_000
-    assert await db.run(Event.objects.filter(type="agent_token").count) < 3000
+def leave(text):
+    raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "own": BaseException("its own")}[text]
 
 
-async def test_too_much_of_anything_else_fails_in_words(boxed):
-    codes = {"memory": "memory_too_large", "slot": "question_too_large", "progress": "too_large"}
-    for text, code in codes.items():
-        assert "at most 1 MB" in await failed(await boxed("Hoarding", text), code)
+async def exiting(task):
+    leave(task.message.text)
 
 
-async def test_a_handler_that_blocks_its_thread_blocks_nobody_else(boxed, ada, echo, said):
-    Blocking.begun.clear()
-    blocking = await boxed("Blocking")
-    assert await asyncio.to_thread(Blocking.begun.wait, 10)
+def exiting_in_a_thread(text):
+    yield "half"
+    leave(text)
+
+
+async def exiting_beside(task):
+    """Its own task and a callback exit while it waits."""
+    asyncio.get_running_loop().call_soon(sys.exit, 3)
+    await asyncio.create_task(exiting(task))
+
+
+class ExitingWhileItChooses(SkillHandler):
+    def select_response_type(self, message):
+        sys.exit(3)
+
+    negotiate = select_response_type
+
+    def ailment(self):
+        sys.exit(3)
+
+    def on_request(self, task):
+        return "never"
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [
+        (exiting, "exit"),
+        (exiting, "interrupt"),
+        (exiting, "own"),
+        (exiting_in_a_thread, "exit"),
+        (exiting_in_a_thread, "interrupt"),
+        (exiting_beside, "exit"),
+        (ExitingWhileItChooses, "exit"),
+    ],
+)
+async def test_exiting_handler_fails_alone(boxed, ada, echo, said, handler, text):
+    assert "its code raised" in await failed(await boxed(handler, text), "agent_exited")
     assert (await ended(await sent(ada.principal, echo, said()))).state == "completed"
-    assert await db.run(lambda: Task.objects.get(pk=blocking.task).state) == "working"
-    LET_GO.set()
-    assert words(await ended(blocking)) == "at last"
+
+
+async def test_exit_in_an_answer_is_an_error(ada, agent, said):
+    @described(response_type="message")
+    async def at_once(task):
+        await asyncio.create_task(exiting(task))
+
+    answer = (await send(ada.principal, await agent(at_once), said("exit"))).answer
+    assert answer["metadata"]["error"]["code"] == "agent_exited"
+    assert "SystemExit" in answer["parts"][0]["text"]
+
+
+async def test_exiting_health_check_is_a_reason(agent):
+    assert "Escaped" in handlers.health_problem(await agent(ExitingWhileItChooses))
+
+
+async def test_dead_loop_is_replaced(monkeypatch, settings):
+    settings.BLOCKED_SECONDS = 0.1
+    replaced, beats = [], []
+    monkeypatch.setattr(worker, "restart_process", lambda: replaced.append(True))
+    monkeypatch.setattr(handlers, "DEAD_SECONDS", 0.5)
+    process = await asyncio.to_thread(worker.current_worker)
+    worker.call_on_loop(lambda: beats.append("alive"))
+    await until(lambda: beats)
+    process.on_loop(process._loop.stop)
+    await until(lambda: replaced)
+    worker.call_on_loop(lambda: beats.append("dead"))
+    await asyncio.to_thread(worker.close_current_worker, 1)
+    assert (beats, process._thread.is_alive()) == (["alive"], False)

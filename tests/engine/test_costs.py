@@ -47,7 +47,7 @@ def measured(ada, echo, said):
     return costs
 
 
-def test_a_turn_costs_as_many_statements_and_transactions_as_it_is_known_to(ada, echo, said):
+def test_turn_costs_known_statements_and_transactions(ada, echo, said):
     costs = measured(ada, echo, said)
     together = connection.vendor == "postgresql"  # there a transaction's writes are one statement
     found = {step: len(cost.statements) for step, cost in costs.items()}
@@ -56,7 +56,7 @@ def test_a_turn_costs_as_many_statements_and_transactions_as_it_is_known_to(ada,
     assert found == {step: 0 if together or step == "show" else 1 for step in found}
 
 
-def test_a_late_chunk_costs_what_the_second_did(ada, echo, said):
+def test_late_chunk_costs_what_the_second_did(ada, echo, said):
     held = begin(accept.accept(ada.principal, echo, said()).run)
     say(held, chunk("lines", "0", last=False))
     found = []

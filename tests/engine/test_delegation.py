@@ -1,23 +1,28 @@
-"""Each call of an agent is one child task, linked to and deleted with its parent."""
+"""Each call of an agent is one child task; its question becomes its parent's, and the answer goes down."""
 
+import asyncio
 import base64
 import threading
 import time
 
 import pytest
+from django.db import models
 from django.test import override_settings
 
-import db
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
+from apps.conversations.sessions import deletion
 from apps.engine import cancel, delegation, jobs, send
-from apps.features.sessions import deletion
-from apps.record import lookup, projection
+from apps.engine.accept import resume
+from apps.engine.worker import current_worker
+from apps.record import lookup
 from apps.record.errors import TaskNotFound
-from apps.record.execution import Run
-from apps.record.models import Artifact, Context, Task
+from apps.record.execution import Run, Suspension
+from apps.record.models import Artifact, Context, Task, TaskState
+from parley import db
 from tests.engine.calling_agents import EXECUTED, GATES
-from tests.engine.delegating import done, ended, sent, until, words
+from tests.engine.delegating import SOON, done, ended, sent, task_of, the_record_holds, until, words
+from tests.working import state_of
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -30,15 +35,30 @@ def states(**which):
     return sorted(Task.objects.filter(**which).values_list("agent__slug", "state"))
 
 
-async def assert_the_record_holds():
-    def check():
-        for context in Context.objects.all():
-            assert projection.differences(context.pk) == []
+@pytest.fixture
+def call(ada, cast, said):
+    """The task of an agent, once it has ended or asks."""
 
-    await db.run(check)
+    async def call(slug, text, parent=None, within=SOON):
+        task = {"taskId": str(parent.pk)} if parent else {}
+        return await ended(await sent(ada.principal, cast[slug], said(text, **task)), within)
+
+    return call
 
 
-async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_own(ada, bob, cast, said):
+@pytest.fixture
+def begun(ada, cast, said):
+    """A caller at work, whose child has reached its gate."""
+
+    async def begin(text, slug="caller", gate="gated:a"):
+        receipt = await sent(ada.principal, cast[slug], said(text))
+        await until(lambda: gate in EXECUTED)
+        return receipt
+
+    return begin
+
+
+async def test_children_have_owner_and_conversations_of_their_own(ada, bob, cast, said):
     await done(ANONYMOUS, cast["caller"], said("shouting: one"))
     assert await db.run(lambda: list(Task.objects.values_list("owner", flat=True))) == [None, None]
     parent = await done(ada.principal, cast["caller"], said("shouting: one\nshouting: two"))
@@ -58,10 +78,10 @@ async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_ow
             lookup.find_agent_task(bob.principal, cast["shouting"], str(children[0].pk))
 
     await db.run(look)
-    await assert_the_record_holds()
+    await the_record_holds()
 
 
-async def test_files_go_down_and_what_was_made_of_them_comes_up(ada, cast, said):
+async def test_files_go_down_and_artifacts_come_up(ada, cast, said):
     content = b"x" * 300_000  # too large for a row
     message = said()
     message["parts"] = [{"raw": base64.b64encode(content).decode(), "filename": "x.bin"}]
@@ -75,58 +95,40 @@ async def test_files_go_down_and_what_was_made_of_them_comes_up(ada, cast, said)
         assert references.parts[0]["text"] == "ONCE"
 
     await db.run(look)
-    await assert_the_record_holds()
+    await the_record_holds()
 
 
-async def test_an_agent_that_the_owner_may_not_use_is_not_called(ada, cast, said):
-    secret = cast["shouting"]
-    secret.access = Agent.Access.GROUPS
-    await db.run(secret.save)
-    for slug in ("shouting", "nobody"):
-        parent = await done(ada.principal, cast["caller"], said(f"{slug}: one"))
-        assert (parent.state, words(parent)) == (
-            "failed",
-            f"There is no agent '{slug}' that the owner of this task may use.",
-        )
-    assert await db.run(Task.objects.filter(parent__isnull=False).count) == 0
+@pytest.mark.parametrize(
+    ("slug", "text", "told", "children"),
+    [
+        ("caller", "shouting: one", "There is no agent 'shouting' that the owner of this task may use.", 0),
+        ("caller", "nobody: one", "There is no agent 'nobody' that the owner of this task may use.", 0),
+        ("caller", "failing: one", "Failing failed: The oven is broken.", 1),
+        ("caller", "\n".join(["gated: a"] * 5), "at most 3 other agents", 3),
+        ("circling", "round", "8 levels deep", 8),
+    ],
+    ids=["closed", "unknown", "failing", "many", "circle"],
+)
+async def test_unfit_calls_fail_their_caller(call, cast, settings, slug, text, told, children):
+    settings.CHILDREN_PER_TASK = 3
+    await Agent.objects.filter(slug="shouting").aupdate(access=Agent.Access.GROUPS)
+    GATES["a"].set()
+    parent = await call(slug, text)
+    assert (parent.state, told in words(parent)) == ("failed", True)
+    found = Task.objects.filter(parent__isnull=False)
+    await until(lambda: found.count() >= children)  # the last may still be on its way when another call has failed
+    assert await found.acount() == children
 
 
-async def test_a_child_that_fails_fails_its_parent_with_its_words(ada, cast, said):
-    parent = await done(ada.principal, cast["caller"], said("failing: one"))
-    assert (parent.state, words(parent)) == (
-        "failed",
-        "Failing failed: The oven is broken.",
-    )
-
-
-async def test_a_circle_ends_at_the_depth_limit(ada, cast, said):
-    parent = await done(ada.principal, cast["circling"], said("round"))
-    assert parent.state == "failed"
-    assert "8 levels deep" in words(parent)
-    assert await db.run(Task.objects.count) == 9
-
-
-@override_settings(CHILDREN_PER_TASK=3)
-async def test_a_task_makes_only_so_many_calls(ada, cast, said):
-    parent = await done(ada.principal, cast["caller"], said("\n".join(["shouting: one"] * 5)))
-    assert parent.state == "failed"
-    assert "at most 3 other agents" in words(parent)
-    children = Task.objects.filter(parent=parent.pk)
-    await until(lambda: children.count() >= 3)  # the third may still be on its way when the fourth call has failed
-    assert await db.run(children.count) == 3
-
-
-async def test_equal_calls_are_different_children_and_a_key_names_one(ada, cast, said):
-    parent = await done(ada.principal, cast["repeating"], said("once"))
-    assert words(parent).startswith("SAME SAME ATTEMPT 1")
+async def test_equal_calls_are_different_unless_keyed(call):
+    assert words(await call("repeating", "once")).startswith("SAME SAME ATTEMPT 1")
     assert EXECUTED["shouting:same"] == 2
-    parent = await done(ada.principal, cast["repeating"], said("twice"))
+    parent = await call("repeating", "twice")
     assert parent.state == "failed"
-    run = await db.run(lambda: Run.objects.get(task=parent))
-    assert "names two calls" in run.error["message"]
+    assert "names two calls" in (await Run.objects.aget(task=parent)).error["message"]
 
 
-async def test_parents_that_wait_leave_room_for_their_children(ada, cast, said):
+async def test_waiting_parents_leave_room_for_children(ada, cast, said):
     from apps.engine.worker import close_current_worker
 
     await db.run(close_current_worker, 0)
@@ -137,61 +139,36 @@ async def test_parents_that_wait_leave_room_for_their_children(ada, cast, said):
     assert [words(parent) for parent in parents] == [f"{n} (1) (1)" for n in range(5)]
 
 
-async def test_the_progress_of_a_child_is_shown_for_its_parent(ada, cast, said):
-    receipt = await sent(ada.principal, cast["caller"], said("gated: a"))
-    relayed = lambda: Task.objects.get(pk=receipt.task).status_message  # noqa: E731
-    status = await until(relayed)
-    assert status["parts"] == [{"text": "Gated: waiting at a"}]
-    GATES["a"].set()
-    assert (await ended(receipt)).state == "completed"
-
-
-async def test_a_cancel_goes_all_the_way_down(ada, cast, said):
-    receipt = await sent(ada.principal, cast["caller"], said("caller: gated: a"))
-    await until(lambda: "gated:a" in EXECUTED)
+async def test_cancel_goes_all_the_way_down(ada, cast, begun):
+    receipt = await begun("caller: gated: a")
     await db.run(cancel.cancel_by_id, ada.principal, cast["caller"], str(receipt.task))
     assert await db.run(states) == [("caller", "canceled"), ("caller", "canceled"), ("gated", "canceled")]
     await until(lambda: not Run.objects.unfinished().exists())
-    await assert_the_record_holds()
+    await the_record_holds()
 
 
 @pytest.mark.parametrize(("text", "state"), [("a", "completed"), ("a failing", "failed")])
-async def test_children_end_with_the_turn_that_called_for_them(ada, cast, said, text, state):
-    receipt = await sent(ada.principal, cast["abandoning"], said(text))
+async def test_children_end_with_their_turn(begun, text, state):
+    receipt = await begun(text, "abandoning")
     assert (await ended(receipt)).state == state
     await until(lambda: states(parent=receipt.task) == [("gated", "canceled")])
 
 
-async def test_the_sweep_finds_children_of_a_parent_that_has_ended(ada, cast, said):
-    receipt = await sent(ada.principal, cast["caller"], said("gated: a"))
-    await until(lambda: "gated:a" in EXECUTED)
-
-    def crash():  # a crash between the parent's end and its children's
-        task = Task.objects.select_related("context").get(pk=receipt.task)
-        cancel._record_and_stop(task)
-
-    await db.run(crash)
+async def test_sweep_ends_children_of_ended_parents(begun):
+    receipt = await begun("gated: a")
+    await db.run(cancel._record_and_stop, await task_of(receipt.task))  # a crash before the children's end
     await db.run(jobs.sweep)
     assert await db.run(states, parent=receipt.task) == [("gated", "canceled")]
 
 
-async def test_a_cleared_conversation_takes_those_of_its_children_along(ada, cast, said):
-    parent = await done(ada.principal, cast["caller"], said("caller: shouting: one"))
-    context = await db.run(lambda: Task.objects.select_related("context").get(pk=parent.pk).context)
-    await db.run(deletion.delete_context, ada.principal, cast["caller"], context.context_id)
-    assert await db.run(Task.objects.count) == 0
-    assert await db.run(Context.objects.filter(deleted_at=None).count) == 0
-    await assert_the_record_holds()
-
-
-async def interrupting(ada, cast, said, text):
-    """A caller that is working and takes newer messages at once."""
+@pytest.fixture
+async def interrupting(cast):
+    """The caller takes newer messages at once."""
     cast["caller"].on_busy = Agent.OnBusy.INTERRUPT
-    await db.run(cast["caller"].save)
-    return await sent(ada.principal, cast["caller"], said(text))
+    await cast["caller"].asave()
 
 
-async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one(ada, cast, said, monkeypatch):
+async def test_interrupted_turn_ends_only_its_children(ada, cast, said, interrupting, begun, monkeypatch):
     cancel_children = cancel.cancel_children
 
     def slowly(parent):
@@ -200,8 +177,7 @@ async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one
             time.sleep(0.02)
         cancel_children(parent)
 
-    receipt = await interrupting(ada, cast, said, "gated: a")
-    await until(lambda: "gated:a" in EXECUTED)
+    receipt = await begun("gated: a")
     monkeypatch.setattr(cancel, "cancel_children", slowly)
     await sent(ada.principal, cast["caller"], said("gated: b", taskId=str(receipt.task)))
     await until(lambda: "gated:b" in EXECUTED)
@@ -211,7 +187,7 @@ async def test_the_children_of_the_next_turn_do_not_end_with_the_interrupted_one
     assert await db.run(states, parent=receipt.task) == [("gated", "canceled"), ("gated", "completed")]
 
 
-async def test_a_child_that_is_being_made_when_its_turn_is_interrupted_ends_with_it(ada, cast, said, monkeypatch):
+async def test_child_made_during_interruption_ends_too(ada, cast, said, interrupting, monkeypatch):
     making, made = threading.Event(), threading.Event()
     accept = send.accept_and_publish
 
@@ -221,23 +197,191 @@ async def test_a_child_that_is_being_made_when_its_turn_is_interrupted_ends_with
         return accept(*args, **more)
 
     monkeypatch.setattr(delegation, "accept_and_publish", slowly)
-    receipt = await interrupting(ada, cast, said, "gated: a")
+    receipt = await sent(ada.principal, cast["caller"], said("gated: a"))
     await until(making.is_set)
     await sent(ada.principal, cast["caller"], said("shouting: b", taskId=str(receipt.task)))
     await until(lambda: Run.objects.filter(task=receipt.task, interrupted=True).exists())
     made.set()
-    parent = await ended(receipt)
-    assert words(parent) == "B (2)"
+    assert words(await ended(receipt)) == "B (2)"
     assert await db.run(states, parent=receipt.task) == [("gated", "canceled"), ("shouting", "completed")]
 
 
-async def test_a_child_that_is_cleared_fails_its_parent_in_words(ada, cast, said, caplog):
-    receipt = await sent(ada.principal, cast["caller"], said("gated: a"))
-    await until(lambda: "gated:a" in EXECUTED)
-    child = await db.run(lambda: Task.objects.select_related("context").get(parent=receipt.task))
+async def test_cleared_conversations_take_children_along(ada, cast, call, begun):
+    parent = await task_of((await call("caller", "caller: shouting: one")).pk)
+    await db.run(deletion.delete_context, ada.principal, cast["caller"], parent.context.context_id)
+    assert (await Task.objects.acount(), await Context.objects.filter(deleted_at=None).acount()) == (0, 0)
+    receipt = await begun("gated: a")
+    child = await Task.objects.select_related("context").aget(parent=receipt.task)
     await db.run(deletion.delete_context, ada.principal, cast["gated"], child.context.context_id)
     parent = await ended(receipt)
-    assert (parent.state, words(parent)) == (
-        "failed",
-        "The agent 'gated' could not finish, because its conversation was cleared.",
+    told = "The agent 'gated' could not finish, because its conversation was cleared."
+    assert (parent.state, words(parent)) == ("failed", told)
+    await the_record_holds()
+
+
+# Questions
+
+
+@pytest.fixture
+def asked(call):
+    """A caller that asks what its child asks, and the child."""
+
+    async def ask(text="asking: the wall", child="asking"):
+        parent = await call("caller", text)
+        assert parent.state == TaskState.INPUT_REQUIRED, words(parent)
+        row = await Task.objects.select_related("context", "agent").filter(parent=parent.pk, agent__slug=child).afirst()
+        return parent, row
+
+    return ask
+
+
+async def becomes(task, state, within=SOON):
+    await until(lambda: state_of(task.pk) == state, within)
+    return await task_of(task.pk)
+
+
+async def test_question_goes_up_and_answer_down(asked, call):
+    parent, child = await asked("asking: the wall\nshouting: ready")
+    assert words(parent) == "Which colour for the wall?"
+    assert (parent.slot["name"], parent.slot["order"]) == ("colour", ["shade", "colour"])
+    assert parent.slot["child"] == str(child.pk)
+    parent = await call("caller", "blue", parent)
+    assert parent.state == "completed"
+    assert words(parent) == "the wall: blue | READY (1)", "the turn began with the memory that it had begun with"
+    assert EXECUTED["caller:asking: the wall\nshouting: ready"] == 2
+    assert EXECUTED["shouting:ready"] == EXECUTED["asking:the wall"] == EXECUTED["answered:blue"] == 1
+    assert await Task.objects.filter(parent=parent.pk).acount() == 2
+    await db.run(jobs.sweep)
+    assert not await Suspension.objects.aexists()
+    await the_record_holds()
+
+
+async def test_questions_come_in_turn_while_siblings_work(ada, cast, said, call):
+    begun = await sent(ada.principal, cast["caller"], said("asking: b\ngated: a\nasking: c"))
+    await until(lambda: Task.objects.filter(parent=begun.task).count() == 3)
+    GATES["b"].set()
+    GATES["c"].set()
+    parent = await ended(begun)
+    first = words(parent)
+    await until(lambda: states(parent=parent.pk, state="working") == [("gated", "working")])
+    await until(lambda: Task.objects.filter(parent=parent.pk, state=TaskState.INPUT_REQUIRED).count() == 2)
+    parent = await call("caller", "blue", parent)
+    assert parent.state == TaskState.INPUT_REQUIRED
+    assert {first, words(parent)} == {"Which colour for b?", "Which colour for c?"}
+    GATES["a"].set()
+    parent = await call("caller", "red", parent)
+    colours = ("blue", "red") if first.endswith("b?") else ("red", "blue")
+    assert words(parent) == f"b: {colours[0]} | a | c: {colours[1]} (1)"
+    assert EXECUTED["gated:a"] == 1
+    await the_record_holds()
+
+
+async def test_child_answered_itself_continues_its_parent_once(ada, cast, said, asked):
+    parent, child = await asked()
+    await asyncio.gather(
+        *(db.run(resume, parent.pk, because="test") for _ in range(2)),
+        sent(ada.principal, cast["asking"], said("green", taskId=str(child.pk))),
     )
+    assert words(await becomes(parent, "completed")) == "the wall: green (1)"
+    assert EXECUTED["answered:green"] == 1
+    await the_record_holds()
+
+
+async def unheard(child):
+    """From now on nobody is told of what the child does, as when a process died."""
+    await until(lambda: not current_worker()._active)
+    await Context.objects.filter(pk=child.context_id).aupdate(is_watched=False)
+
+
+async def test_sweep_continues_untold_parent(call, asked):
+    parent, child = await asked()
+    await unheard(child)
+    await call("asking", "green", child)
+    await becomes(child, "completed")
+    assert await db.run(state_of, parent.pk) == TaskState.INPUT_REQUIRED
+    await db.run(jobs.sweep)
+    await becomes(parent, "completed")
+
+
+async def test_cancel_reaches_asking_children(ada, cast, asked):
+    parent, child = await asked()
+    await db.run(cancel.cancel_by_id, ada.principal, cast["caller"], str(parent.pk))
+    await becomes(child, "canceled", within=0.1)
+    await db.run(jobs.sweep)
+    assert not await Suspension.objects.aexists()
+
+
+async def test_swallowed_suspension_asks_all_the_same(call):
+    async def artifacts():
+        return sorted([one.state async for one in Artifact.objects.filter(task=parent)])
+
+    parent = await call("swallowing", "hello")
+    assert (parent.state, words(parent)) == (TaskState.INPUT_REQUIRED, "Which colour for swallowed?")
+    assert await artifacts() == ["discarded"], "the turn will be taken again, and will make it again"
+    parent = await call("swallowing", "blue", parent)
+    assert (parent.state, words(parent)) == ("completed", "swallowed: blue")
+    assert await artifacts() == ["delivered", "delivered", "discarded"], "the draft and the answer, once"
+    await the_record_holds()
+
+
+async def test_waiting_message_is_the_answer(ada, cast, said, begun):
+    receipt = await begun("gated: a\nasking: the door")
+    await until(lambda: state_of(receipt.task) == TaskState.INPUT_REQUIRED)
+    await sent(ada.principal, cast["caller"], said("blue", taskId=str(receipt.task)))
+    await until(lambda: "answered:blue" in EXECUTED)
+    GATES["a"].set()
+    assert words(await ended(receipt)) == "a | the door: blue (1)"
+
+
+async def test_waiting_message_is_no_credential(ada, cast, said, begun):
+    receipt = await begun("a", "following")
+    await sent(ada.principal, cast["following"], said("be quick", taskId=str(receipt.task)))
+    GATES["a"].set()
+    parent = await ended(receipt, within=8)
+    assert (parent.state, parent.slot["service"]) == (TaskState.AUTH_REQUIRED, "safe")
+    assert EXECUTED["keyed:the safe"] == 1
+    await the_record_holds()
+
+
+@pytest.mark.parametrize("is_swept", [True, False])
+async def test_parent_asks_its_childs_newest_question(ada, cast, said, call, asked, is_swept):
+    parent, child = await asked("askingtwice: it", "askingtwice")
+    await unheard(child)
+    await sent(ada.principal, cast["askingtwice"], said("one", taskId=str(child.pk)))
+    await until(lambda: (Task.objects.get(pk=child.pk).slot or {}).get("name") == "second")
+    if is_swept:
+        await db.run(jobs.sweep)
+        await until(lambda: (Task.objects.get(pk=parent.pk).slot or {}).get("name") == "second", within=5)
+    else:
+        parent = await call("caller", "late", parent)
+        assert (parent.state, words(parent)) == (TaskState.INPUT_REQUIRED, "The second?"), "it answers the first"
+    assert words(await call("caller", "two", parent)) == "one, two (1)"
+    await the_record_holds()
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("canceled", "Asking was stopped."), ("cleared", "its conversation was cleared")]
+)
+async def test_lost_asking_child_fails_its_parent(ada, cast, asked, how, told):
+    parent, child = await asked()
+    await until(lambda: not current_worker()._active)
+    if how == "canceled":
+        await db.run(cancel.cancel_task, child)
+    else:
+        await db.run(deletion.delete_context, ada.principal, cast["asking"], child.context.context_id)
+        await db.run(jobs.sweep)
+    assert told in words(await becomes(parent, "failed", within=5))
+    await the_record_holds()
+
+
+async def test_earlier_suspension_changes_nothing(asked):
+    """A task with its own question ignores an earlier turn's child."""
+    parent, child = await asked()
+    await until(lambda: not Run.objects.unfinished().exists())
+    await Task.objects.filter(pk=parent.pk).aupdate(slot={"name": "own"})
+    await Task.objects.filter(pk=child.pk).aupdate(state=TaskState.COMPLETED)
+    of_it = {"child": child, "asked_at": child.status_at}
+    await Suspension.objects.aupdate_or_create(task_id=parent.pk, defaults=of_it)
+    assert await db.run(delegation.resume_suspended, models.Q(task=parent.pk)) == 0
+    assert not await Run.objects.unfinished().aexists()
+    assert not await Suspension.objects.filter(task=parent.pk).aexists()

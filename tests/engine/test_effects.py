@@ -1,11 +1,11 @@
 """Outside effects happen at most once, whatever cuts a turn off and however often it starts again."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
-import db
-from agentkit import EffectUnknown, Failed, NotDone, SkillHandler, SyncTaskContext, TaskContext, testing
+from agentkit import EffectUnknown, Failed, NotDone, SkillHandler, TaskContext, testing
 from agentkit.effects import Claim, RememberedEffects
 from apps.agents.registration import register_hosted
 from apps.engine import accept
@@ -15,6 +15,7 @@ from apps.engine.turn import execute_turn
 from apps.record.execution import Effect
 from apps.record.models import Event, Task
 from apps.record.runs import LeaseLost
+from parley import db
 from tests.working import begin, let_the_lease_run_out
 
 
@@ -95,33 +96,26 @@ async def test_cut_off_effect_is_unknown_and_not_repeated(sent):
     assert await db.run(lambda: Effect.objects.get().result) == {"number": 1}
 
 
-async def in_task(task: TaskContext) -> str:
-    async def pay() -> str:
-        if task.message.text != "pay":
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_effect_that_was_not_done_runs_again(is_async):
+    def pay(text):
+        if text != "pay":
             raise RuntimeError("the line broke")
         return "paid"
 
-    async def find() -> str:
+    def find():
         raise NotDone
 
-    return str(await task.effect("pay", "1", pay, find=find))
+    async def in_task(task):
+        return await task.effect("pay", "1", partial(asyncio.to_thread, pay, task.message.text), find=find_later)
 
+    async def find_later():
+        find()
 
-def in_thread(task: SyncTaskContext) -> str:
-    def pay() -> str:
-        if task.message.text != "pay":
-            raise RuntimeError("the line broke")
-        return "paid"
+    def in_thread(task):
+        return task.effect("pay", "1", partial(pay, task.message.text), find=find)
 
-    def find() -> str:
-        raise NotDone
-
-    return str(task.effect("pay", "1", pay, find=find))
-
-
-@pytest.mark.parametrize("handler", [in_task, in_thread])
-async def test_effect_that_was_not_done_runs_again(handler):
-    effects = RememberedEffects()
+    handler, effects = in_task if is_async else in_thread, RememberedEffects()
     with pytest.raises(RuntimeError):
         await testing.run(handler, "break", effects=effects)
     for _ in range(2):

@@ -1,12 +1,14 @@
-"""Workspaces take turns in the queue, and priorities count within a workspace."""
+"""Workspaces take turns in the queue, priorities count within one, and limits hold runs back."""
 
+import asyncio
 import datetime
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentkit import Completed
@@ -14,10 +16,13 @@ from apps.accounts.models import ApiKey
 from apps.engine import accept, activity, fairness
 from apps.engine.fairness import Turns, Waiting
 from apps.engine.queue import Lane
+from apps.engine.send import wait_until_settled
 from apps.engine.worker import WorkerProcess
 from apps.installation.models import Activity
+from apps.limits.models import Limit
 from apps.record.execution import Run
-from tests.working import begin, end
+from parley import db
+from tests.working import end
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("each database chooses by its own SQL")]
 
@@ -29,11 +34,9 @@ FLOOD = 10 * CAPACITY
 def sent(echo, said):
     """Queue runs of a person, as if they had waited for a while."""
 
-    def send(person, count=1, *, agent=echo, priority="normal", **fields):
-        runs = [
-            accept.accept(person.principal, agent, said(metadata={"priority": priority}), **fields).run
-            for _ in range(count)
-        ]
+    def send(person, count=1, *, agent=echo, priority="normal"):
+        message = {"metadata": {"priority": priority}}
+        runs = [accept.accept(person.principal, agent, said(**message)).run for _ in range(count)]
         Run.objects.filter(pk__in=runs).update(queued_at=timezone.now() - datetime.timedelta(seconds=30))
         return runs
 
@@ -65,7 +68,20 @@ def owners(assignments):
     return [one.task.owner.short_name for one in assignments]
 
 
-def test_a_tenfold_flood_delays_anothers_first_run_by_one_claim(ada, bob, sent, claimed):
+def together(*works):
+    """Do it in threads that begin at the same moment."""
+    ready = threading.Barrier(len(works))
+
+    def work(call):
+        ready.wait(10)
+        call()
+        connection.close()
+
+    with ThreadPoolExecutor(len(works)) as threads:
+        list(threads.map(work, works))
+
+
+def test_tenfold_flood_delays_others_by_one_claim(ada, bob, sent, claimed):
     flood = sent(ada, FLOOD)
     before = claimed(flood[:CAPACITY])
     sent(bob)
@@ -75,7 +91,7 @@ def test_a_tenfold_flood_delays_anothers_first_run_by_one_claim(ada, bob, sent, 
     assert "Bob" in after[:2]
 
 
-def test_workspaces_take_turns_though_runs_end_at_once(ada, bob, sent, turns):
+def test_workspaces_take_turns(ada, bob, sent, turns):
     flood = sent(ada, 6)
     sent(bob, 3)
     order = []
@@ -86,15 +102,14 @@ def test_workspaces_take_turns_though_runs_end_at_once(ada, bob, sent, turns):
     assert order in (["Ada", "Bob"] * 3, ["Bob", "Ada"] * 3)
 
 
-def test_who_has_fewer_runs_at_work_is_next(ada, bob, sent, claimed):
-    working = sent(ada, 3)
-    assert owners(claimed(working)) == ["Ada"] * 3
+def test_fewer_running_runs_come_first(ada, bob, sent, claimed):
+    assert owners(claimed(sent(ada, 3))) == ["Ada"] * 3
     flood = sent(ada, 3)
     sent(bob, 3)
     assert owners(claimed(flood)) == ["Bob"] * 3
 
 
-def test_a_message_is_worth_one_claim_and_no_run_is_left(ada, bob, sent, claimed):
+def test_each_message_is_worth_one_claim(ada, bob, sent, claimed):
     runs = sent(ada, 3) + sent(bob, 3)
     assert len(claimed(runs)) == len(runs)
     assert not Run.objects.filter(state=Run.State.QUEUED).exists()
@@ -110,7 +125,7 @@ def test_priorities_count_within_a_workspace_only(ada, bob, sent, claimed):
     assert bobs in order[:2]
 
 
-def test_what_a_running_turn_waits_for_comes_before_what_has_not_begun(ada, sent, claimed):
+def test_awaited_runs_come_before_new_ones(ada, sent, claimed):
     others = sent(ada, 3, priority="high")
     child = sent(ada)[0]
     Run.objects.filter(pk=child).update(priority=Run.Priority.CONTINUED)
@@ -126,7 +141,7 @@ def test_agents_and_keys_of_a_workspace_take_turns(ada, echo, countdown, sent, c
     assert {other, keyed} < {one.lease.run_id for one in claimed(flood[:3])}
 
 
-def test_the_next_turn_keeps_lane_and_priority(ada, echo, sent, claimed, said):
+def test_next_turn_keeps_lane_and_priority(ada, echo, sent, claimed, said):
     first = claimed(sent(ada, priority="high"))[0]
     accept.accept(ada.principal, echo, said(taskId=str(first.task.pk)))
     following = Run.objects.get(pk=end(first, Completed("one")))
@@ -134,7 +149,7 @@ def test_the_next_turn_keeps_lane_and_priority(ada, echo, sent, claimed, said):
     assert (following.lane, following.priority) == (before.lane, before.priority)
 
 
-def test_a_paused_agents_queue_is_passed_over(ada, bob, echo, countdown, sent, turns):
+def test_paused_agents_queue_is_passed_over(ada, bob, echo, countdown, sent, turns):
     held = sent(ada, 2)
     wanted = sent(bob, agent=countdown)
     activity.set_activity(echo, Activity.PAUSED)
@@ -144,17 +159,7 @@ def test_a_paused_agents_queue_is_passed_over(ada, bob, echo, countdown, sent, t
     assert turns.claim(held[0], "three").lease.run_id == held[0], "though the lane is still passed over"
 
 
-def test_without_a_backlog_the_named_run_is_claimed_by_the_same_statements(ada, echo, said, django_assert_num_queries):
-    named = accept.accept(ada.principal, echo, said()).run
-    again = accept.accept(ada.principal, echo, said()).run
-    begin(accept.accept(ada.principal, echo, said()).run)  # reads what is kept afterwards
-    with CaptureQueriesContext(connection) as alone:
-        begin(again)
-    with django_assert_num_queries(len(alone)):
-        assert Turns().claim(named, "a worker").lease.run_id == named
-
-
-def test_a_reserved_run_is_nobody_elses_until_the_reservation_ends(ada, sent, turns):
+def test_reserved_run_is_not_chosen_until_reservation_ends(ada, sent, turns):
     [run] = sent(ada)
     assert turns.choose() == (run, Run.objects.get().lane)
     assert Turns().choose() is None
@@ -163,38 +168,21 @@ def test_a_reserved_run_is_nobody_elses_until_the_reservation_ends(ada, sent, tu
     assert Turns().choose() is not None
 
 
-def test_what_waits_is_kept_for_a_moment_and_read_again_before_nothing_is_found(ada, bob, sent, turns, monkeypatch):
-    monkeypatch.setattr(fairness, "KEPT_SECONDS", float("inf"))
-    sent(ada, 2)
-    assert turns.choose()
-    [bobs] = sent(bob)
-    assert turns.choose()[0] != bobs, "it is not known yet"
-    assert turns.choose()[0] == bobs
-    assert turns.choose() is None
-
-
 @pytest.mark.django_db(transaction=True)
-def test_workers_that_choose_at_the_same_time_get_different_runs(ada, bob, sent):
+def test_concurrent_workers_choose_different_runs(ada, bob, sent):
     sent(ada, 8), sent(bob, 8)
-    chosen, together = [], threading.Barrier(4)
+    chosen = []
 
     def choose():
         turns = Turns()
-        together.wait(10)
-        for _ in range(4):
-            chosen.append(turns.choose())
-        connection.close()
+        chosen.extend(turns.choose() for _ in range(4))
 
-    threads = [threading.Thread(target=choose) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    together(*[choose] * 4)
     assert len({run for run, _ in filter(None, chosen)}) == 16
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_with_one_slot_serves_the_other_workspace_next(ada, bob, sent, settings):
+def test_worker_with_one_slot_serves_others_next(ada, bob, sent, settings):
     settings.RUNS_PER_PROCESS = 1
     flood, [bobs] = sent(ada, 10), sent(bob)
     carrier = WorkerProcess()
@@ -208,7 +196,7 @@ def test_a_worker_with_one_slot_serves_the_other_workspace_next(ada, bob, sent, 
 
 
 @pytest.mark.services("PostgreSQL shows its plan", only=True)
-def test_the_choice_reads_a_long_queue_by_its_index(db):
+def test_long_queue_is_read_by_its_index(db):
     runs = Run.objects.bulk_create(
         Run(task_id=uuid.uuid4(), message_id=uuid.uuid4(), turn=1, lane=f"lane {n % 20}") for n in range(5_000)
     )
@@ -219,3 +207,66 @@ def test_the_choice_reads_a_long_queue_by_its_index(db):
     Run.objects.filter(pk__in=[run.pk for run in runs])._raw_delete(connection.alias)  # they have no tasks
     assert plan.count("queued_runs") >= 2
     assert "Seq Scan on record_run" not in plan
+
+
+# Limits
+
+
+def test_runs_above_the_limit_wait(ada, bob, sent, turns, claimed):
+    Limit.objects.create(workspace=ada.personal_workspace, running_runs=2)
+    held = claimed(sent(ada, 4))
+    assert len(held) == 2
+    [bobs] = sent(bob)
+    assert turns.claim(bobs, "one").lease.run_id == bobs
+    end(held[0], Completed("done"))
+    assert turns.claim(None, "two").task.owner == ada
+    assert turns.claim(None, "three") is None
+
+
+def test_agents_and_keys_have_their_own_limits(ada, bob, echo, countdown, sent, claimed):
+    key = ApiKey.issue(ada, "test")[0]
+    Limit.objects.create(agent=echo, running_runs=1)
+    Limit.objects.create(api_key=key, running_runs=1)
+    assert len(claimed(sent(ada) + sent(bob))) == 1
+    assert len(claimed(sent(key, 2, agent=countdown))) == 1
+    assert len(claimed(sent(ada, 2, agent=countdown))) == 2
+
+
+def test_limit_holds_no_awaited_run_back(ada, sent, turns, claimed):
+    Limit.objects.create(workspace=ada.personal_workspace, running_runs=1)
+    assert len(claimed(sent(ada))) == 1
+    child, other = sent(ada, 2)
+    Run.objects.filter(pk=child).update(priority=Run.Priority.CONTINUED)
+    assert turns.claim(other, "one").lease.run_id == child
+    assert turns.claim(other, "two") is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_together_keep_the_limit(ada, sent):
+    Limit.objects.create(workspace=ada.personal_workspace, running_runs=3)
+    runs, held = sent(ada, 12), []
+
+    def work(part):
+        turns = Turns()
+        held.extend(filter(None, [turns.claim(run, f"worker of {run}") for run in part]))
+
+    together(*[partial(work, runs[n::4]) for n in range(4)])
+    assert len(held) == Run.objects.filter(state=Run.State.RUNNING).count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_ended_run_makes_room_for_waiting_ones(ada, echo, said):
+    def send():
+        Limit.objects.create(workspace=ada.personal_workspace, running_runs=1)
+        return [accept.accept(ada.principal, echo, said()) for _ in range(5)]
+
+    receipts = await db.run(send)
+    carrier = await asyncio.to_thread(WorkerProcess)
+    try:
+        for one in receipts:
+            assert await asyncio.wrap_future(carrier.claim_soon(one.run))
+        async with asyncio.timeout(20):
+            for one in receipts:
+                await wait_until_settled(one.context, one.task, one.index, lambda task: task.pk)
+    finally:
+        await asyncio.to_thread(carrier.close, 10)

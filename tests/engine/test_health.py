@@ -1,35 +1,36 @@
-"""An agent that cannot work tells operators why, and others only that."""
+"""What is measured of agents, and whether they can work: operators are told why not, others only that."""
 
+import datetime
 import logging
 import sys
+import uuid
 
 import pytest
+from django.db import connection
 from django.test import AsyncClient, override_settings
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-import db as database
-from agentkit import HandlerError
+from agentkit import Completed, Failed, HandlerError, Rejected, SkillHandler, Usage
 from apps.agents.cards import HEALTH_REASONS
 from apps.agents.models import Agent, AgentStats, AgentVersion
 from apps.agents.registration import register_hosted
-from apps.engine import jobs, loading
-from apps.features.health.monitoring import examine_agents, observe, record_health
+from apps.engine import accept, cancel, jobs, loading, send
+from apps.health import monitoring
+from apps.health.monitoring import examine_agents, measure_agents, observe, record_health
+from apps.record.execution import Run
+from apps.record.models import Context, Message, Task
+from apps.record.runs import UsageTotals
+from parley import db as database
 from tests.agents.definitions import clerk
-from tests.agents.test_admin_without_code import change
-from tests.engine.ailing import Moody
-from tests.engine.test_measuring import make_runs
+from tests.engine.delegating import done
+from tests.working import begin, end
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("its SQL is each database's own")]
 
-
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 GONE = "The module 'gone_agents' of 'gone_agents:Gone' cannot be imported"
 URI = "http://127.0.0.1:8000/ext/health/v1"
-
-
-@pytest.fixture
-def moody(db):
-    Moody.missing = ""
-    yield register_hosted("moody", "tests.engine.ailing:Moody")
-    Moody.missing = ""
 
 
 def health_of(agent):
@@ -37,40 +38,47 @@ def health_of(agent):
     return agent.health, agent.ailment
 
 
+def examined(agent):
+    examine_agents()
+    return health_of(agent)
+
+
 def lose_handler(agent):
     Agent.objects.filter(pk=agent.pk).update(handler="gone_agents:Gone")
 
 
-def test_an_agent_whose_handler_cannot_be_imported_is_unavailable_and_says_why_in_a_sentence(echo, countdown, caplog):
+def stats_of(agent):
+    measure_agents()
+    return AgentStats.objects.get(pk=agent.pk)
+
+
+def make_runs(ada, agent, *turns, at=NOW):
+    """Consecutive turns: (state, seconds waited, seconds it took)."""
+    home = {"workspace": agent.workspace, "owner": ada, "agent": agent}
+    context = Context.objects.create(context_id=uuid.uuid4().hex, **home, created_at=at, updated_at=at)
+    tasks, messages, runs = [], [], []
+    for number, (state, waited, took) in enumerate(turns):
+        queued = at + datetime.timedelta(seconds=number)
+        started = queued + datetime.timedelta(seconds=waited)
+        finished = started + datetime.timedelta(seconds=took)
+        events = {"first_event": number + 1, "status_event": number + 1}
+        tasks.append(Task(context=context, state="completed", created_at=queued, status_at=queued, **events, **home))
+        said = {"role": "user", "message_id": uuid.uuid4().hex, "parts": [], "created_at": queued}
+        messages.append(Message(context=context, task=tasks[-1], index=number + 1, **said))
+        times = {"queued_at": queued, "started_at": started, "finished_at": finished if state != "running" else None}
+        runs.append(Run(task=tasks[-1], message=messages[-1], turn=1, state=state, **times))
+    for model, rows in ((Task, tasks), (Message, messages), (Run, runs)):
+        model.objects.bulk_create(rows, batch_size=500)
+
+
+def test_missing_handler_makes_its_agent_unavailable(echo, countdown, caplog):
     lose_handler(echo)
     with caplog.at_level(logging.WARNING, "parley.engine"):
         examine_agents()
-        examine_agents()
-    health, ailment = health_of(echo)
-    assert health == "unavailable"
-    assert ailment.startswith(GONE)
-    assert "\n" not in ailment
+        health, ailment = examined(echo)
+    assert (health, ailment.startswith(GONE), "\n" in ailment) == ("unavailable", True, False)
     assert caplog.text.count("agent echo is unavailable") == 1
     assert health_of(countdown) == ("ok", "")
-
-
-def test_it_is_well_again_as_soon_as_its_module_is(echo, tmp_path, monkeypatch):
-    lose_handler(echo)
-    examine_agents()
-    assert health_of(echo)[0] == "unavailable"
-    (tmp_path / "gone_agents.py").write_text("def Gone(text):\n    return text\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    try:
-        examine_agents()
-        assert health_of(echo) == ("ok", "")
-    finally:
-        sys.modules.pop("gone_agents", None)
-        loading.forget()
-
-
-def test_registering_finds_out_at_once(echo):
-    lose_handler(echo)
-    examine_agents()
     with pytest.raises(HandlerError):
         register_hosted("echo", "gone_agents:Gone")
     assert health_of(echo)[0] == "unavailable"
@@ -78,48 +86,58 @@ def test_registering_finds_out_at_once(echo):
     assert health_of(echo) == ("ok", "")
 
 
-def test_a_handler_may_say_itself_what_is_missing(moody):
-    Moody.missing = "No language model is configured. Set LLM_MODEL."
-    examine_agents()
-    assert health_of(moody) == ("unavailable", "No language model is configured. Set LLM_MODEL.")
-    Moody.missing = "raise"
-    examine_agents()
-    assert "could not say whether it can work: RuntimeError('no mood')" in health_of(moody)[1]
-    Moody.missing = ""
-    examine_agents()
-    assert health_of(moody) == ("ok", "")
+def test_agent_recovers_with_its_module(echo, tmp_path, monkeypatch):
+    lose_handler(echo)
+    Agent.objects.update(is_enabled=False)
+    assert examined(echo) == ("ok", ""), "what is switched off is left alone"
+    Agent.objects.update(is_enabled=True)
+    with jobs.embedded_worker(grace=1):
+        assert health_of(echo)[0] == "unavailable", "a process looks at its start"
+    (tmp_path / "gone_agents.py").write_text("def Gone(text):\n    return text\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        assert examined(echo) == ("ok", "")
+    finally:
+        sys.modules.pop("gone_agents", None)
+        loading.forget()
+
+
+async def test_handler_says_what_it_lacks(agent):
+    missing = ["No language model is configured. Set LLM_MODEL."]
+
+    class Moody(SkillHandler):
+        async def on_request(self, task):
+            return "fine"
+
+        def ailment(self):
+            if missing == ["raise"]:
+                raise RuntimeError("no mood")
+            return "".join(missing)
+
+    moody = await agent(Moody)
+    assert await database.run(examined, moody) == ("unavailable", missing[0])
+    missing[:] = ["raise"]
+    told = "could not say whether it can work: RuntimeError('no mood')"
+    assert told in (await database.run(examined, moody))[1]
+    missing.clear()
+    assert await database.run(examined, moody) == ("ok", "")
 
 
 @pytest.mark.parametrize(
     ("succeeded", "failed", "health"),
     [(10, 10, "ok"), (9, 11, "degraded"), (0, 4, "ok"), (2, 3, "degraded")],
 )
-def test_an_agent_that_fails_more_often_than_not_is_degraded(ada, echo, succeeded, failed, health):
+def test_mostly_failing_agent_is_degraded(ada, echo, succeeded, failed, health):
     if succeeded + failed == 20:
         make_runs(ada, echo, *[("done", 0, 1.0)] * 100)
     turns = [("done", 0, 1.0)] * succeeded + [("failed", 0, 1.0)] * failed
     make_runs(ada, echo, *turns, at=ada.date_joined)
     observe()
-    found, ailment = health_of(echo)
-    assert found == health
-    assert ailment == (f"{failed} of its last {succeeded + failed} turns failed." if health == "degraded" else "")
+    ailment = f"{failed} of its last {succeeded + failed} turns failed." if health == "degraded" else ""
+    assert health_of(echo) == (health, ailment)
 
 
-def test_an_agent_that_is_switched_off_is_left_alone(echo):
-    lose_handler(echo)
-    Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
-    examine_agents()
-    assert health_of(echo) == ("ok", "")
-
-
-def test_a_process_looks_at_its_start(echo):
-    lose_handler(echo)
-    with jobs.embedded_worker(grace=1):
-        assert health_of(echo)[0] == "unavailable"
-        assert AgentStats.objects.filter(agent=echo).exists()
-
-
-async def test_the_card_tells_everybody_how_the_agent_is_and_nobody_why(echo):
+async def test_card_tells_health_without_reason(echo):
     client = AsyncClient()
 
     async def told():
@@ -135,76 +153,130 @@ async def test_the_card_tells_everybody_how_the_agent_is_and_nobody_why(echo):
     assert params == {"status": "unavailable", "reason": HEALTH_REASONS["unavailable"]}
     assert "gone_agents" not in after.content.decode()
     assert after["ETag"] != before["ETag"]
-    page = await client.get("/ext/health/v1")
-    assert "/ext/health/v1" in page.content.decode()
 
 
-@pytest.fixture(autouse=True)
-def _with_model(settings):
+@pytest.fixture
+def with_model(settings):
     settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY = "test-model", "http://127.0.0.1:1/v1", ""
 
 
-def examined(agent) -> tuple[str, str]:
-    examine_agents()
-    agent.refresh_from_db()
-    return agent.health, agent.ailment
-
-
-def test_without_code_one_that_lacks_something_is_unavailable_and_says_what(settings):
-    lacking = [
+@pytest.mark.usefixtures("with_model")
+@pytest.mark.parametrize(
+    ("missing", "sentence"),
+    [
         ({"LLM_MODEL": ""}, "No language model is connected"),
         ({"LLM_BASE_URL": ""}, "The language model test-model cannot be reached. Set LLM_API_KEY"),
         ({"AGENT_TOOLS": ["tests.agents.another_clock"]}, "There is no tool calculate here"),
         ({"AGENT_TOOLS": ["nowhere.tools"]}, "The module 'nowhere.tools' of AGENT_TOOLS cannot be imported"),
-    ]
+    ],
+)
+def test_agent_without_code_says_what_it_lacks(missing, sentence):
     agent = clerk(tools=["calculate"])
     assert examined(agent) == ("ok", "")
-    for missing, sentence in lacking:
-        with override_settings(**missing):
-            health, ailment = examined(agent)
+    with override_settings(**missing):
+        health, ailment = examined(agent)
         assert (health, ailment.startswith(sentence)) == ("unavailable", True), ailment
-    settings.LLM_MODEL = ""
-    assert examined(clerk(model="its-own")) == ("ok", "")
 
 
-def test_without_code_one_without_a_version_says_what_to_do():
+@pytest.mark.usefixtures("with_model")
+def test_unreadable_version_holds_up_no_other_agent(echo):
+    lose_handler(echo)
     agent = clerk()
+    AgentVersion.objects.filter(agent=agent).update(content={"kind": "model", "name": "Clerk"})
+    assert examined(agent)[1].startswith("Its version 1 cannot be read: save it once more in admin.")
+    assert health_of(echo)[0] == "unavailable"
     Agent.objects.filter(pk=agent.pk).update(current_version=None)
     assert examined(agent) == ("unavailable", "The agent clerk has no version: save it once more in admin.")
 
 
-def test_without_code_a_version_that_cannot_be_read_is_told_and_holds_up_no_other_agent(echo):
-    agent = clerk()
-    AgentVersion.objects.filter(agent=agent).update(content={"kind": "model", "name": "Clerk"})
-    Agent.objects.filter(pk=echo.pk).update(handler="gone_agents:Gone")
-    health, ailment = examined(agent)
-    assert health == "unavailable"
-    assert ailment.startswith("Its version 1 cannot be read: save it once more in admin.")
-    echo.refresh_from_db()
-    assert echo.health == "unavailable"
-
-
-def test_without_code_looking_after_agents_takes_as_many_queries_for_many(django_assert_num_queries):
-    for number in range(5):
-        clerk(f"clerk-{number}")
-    with django_assert_num_queries(2):
-        examine_agents()
-
-
-def test_without_code_it_is_well_as_soon_as_an_operator_has_mended_it(admin_client, settings):
-    agent = clerk(tools=["calculate"])
-    settings.AGENT_TOOLS = ["tests.agents.another_clock"]
-    assert examined(agent)[0] == "unavailable"
-    answer = change(admin_client, agent, tools=[])
-    assert answer.status_code == 302, answer.context["adminform"].form.errors
-    agent.refresh_from_db()
-    assert (agent.health, agent.ailment) == ("ok", "")
-
-
-def test_without_code_what_was_changed_meanwhile_is_not_called_ill_for_what_it_was(settings):
+@pytest.mark.usefixtures("with_model")
+def test_old_finding_does_not_outlive_a_change(settings):
     agent = clerk(tools=["calculate"])
     settings.AGENT_TOOLS = ["tests.agents.another_clock"]
     clerk(tools=[])
     record_health(agent, None)
-    agent.refresh_from_db()
-    assert agent.health == "ok"
+    assert health_of(agent) == ("ok", "")
+
+
+# Measures
+
+
+async def test_real_work_is_measured(worker, ada, echo, said):
+    hello = await database.run(register_hosted, "hello", "examples.agents.hello:Hello")
+    for number in range(3):
+        await done(ada.principal, echo, said(f"hi {number}"))
+    for number in range(2):
+        await send.send(ada.principal, hello, said(f"hello {number}"))
+    worked, spoke = await database.run(stats_of, echo), await database.run(stats_of, hello)
+    assert (worked.runs, worked.succeeded, worked.success_rate) == (3, 3, 1.0)
+    assert 0 < worked.took_p50 <= worked.took_p95 < 30
+    assert 0 <= worked.waited_p50 <= worked.waited_p95 < 30
+    assert worked.latency_ms == round(1000 * (worked.took_p50 + worked.waited_p50))
+    assert (worked.tasks, worked.tasks_of_a_day, worked.messages) == (3, 3, 0)
+    assert (spoke.tasks, spoke.messages, spoke.messages_of_a_day, spoke.runs) == (0, 2, 2, 0)
+
+
+def test_rejected_and_canceled_turns_are_no_failures(ada, echo, countdown, said):
+    for runs, (outcome, succeeded) in enumerate([(Failed("no"), 0), (Completed("done"), 1), (Rejected("no"), 2)], 1):
+        end(begin(accept.accept(ada.principal, echo, said()).run), outcome)
+        stats = stats_of(echo)
+        assert (stats.runs, stats.succeeded, stats.took_p50 is None) == (runs, succeeded, succeeded == 0)
+    receipts = [accept.accept(ada.principal, countdown, said()) for _ in range(3)]
+    begin(receipts[0].run)
+    assert (stats_of(countdown).queued, stats_of(countdown).running) == (2, 1)
+    cancel.cancel_task(Task.objects.get(pk=receipts[0].task))
+    stats = stats_of(countdown)
+    assert (stats.runs, stats.running, stats.tasks) == (0, 0, 3)
+
+
+def test_percentiles_are_of_successful_turns(ada, echo, countdown):
+    make_runs(ada, echo, *[("done", number / 10, float(number)) for number in range(1, 101)], ("failed", 0, 5000.0))
+    make_runs(ada, countdown, ("done", 2.0, 7.0))
+    stats = stats_of(echo)
+    assert (stats.runs, stats.succeeded) == (101, 100)
+    assert [stats.took_p50, stats.took_p95, stats.waited_p50, stats.waited_p95] == pytest.approx(
+        [50, 95, 5.0, 9.5], abs=1e-3
+    )
+    assert [stats_of(countdown).took_p50, stats_of(countdown).waited_p95] == pytest.approx([7, 2], abs=1e-3)
+
+
+def test_newest_turns_and_their_tokens_count(ada, echo):
+    make_runs(ada, echo, *[("failed", 0, 1.0)] * 500)
+    make_runs(ada, echo, *[("done", 0, 2.0)] * 190, at=NOW + datetime.timedelta(seconds=10_000))
+    newest = [("failed", 0, 1.0)] * 4 + [("canceled", 0, 1.0)] * 90 + [("running", 0, 0)]
+    make_runs(ada, echo, *newest, at=NOW + datetime.timedelta(seconds=20_000))
+    for run, counts in zip(
+        Run.objects.filter(state="failed").order_by("-queued_at")[:2], [(100, 7), (11, 0)], strict=True
+    ):
+        spent = UsageTotals()
+        spent.add(Usage("a-model", 1, *counts))
+        Run.objects.filter(pk=run.pk).update(usage=spent.as_json)
+    stats = stats_of(echo)
+    assert (stats.runs, stats.succeeded) == (monitoring.MEASURED_RUNS, 190)
+    assert (stats.newest_runs, stats.newest_succeeded) == (20, 16)
+    assert (stats.input_tokens, stats.output_tokens) == (111, 7)
+
+
+def test_counted_task_stays_counted_when_deleted(ada, echo, said):
+    long_ago = timezone.now() - datetime.timedelta(days=3)
+    make_runs(ada, echo, *[("done", 0, 1.0)] * 10, at=long_ago)
+    accept.accept(ada.principal, echo, said())
+    for _ in range(3):
+        stats = stats_of(echo)
+        assert (stats.tasks, stats.tasks_of_a_day) == (11, 1)
+    Task.objects.filter(created_at__lt=long_ago + datetime.timedelta(seconds=5)).delete()
+    accept.accept(ada.principal, echo, said())
+    assert (stats_of(echo).tasks, stats_of(echo).tasks_counted) == (12, 10)
+
+
+def test_many_agents_cost_as_much_as_one(ada, echo):
+    costs = []
+    for more in (0, 40):
+        Agent.objects.bulk_create(
+            Agent(slug=f"a{number}", name="A", handler="a:B", workspace=echo.workspace) for number in range(more)
+        )
+        with CaptureQueriesContext(connection) as captured:
+            measure_agents()
+        costs.append(len([one for one in captured if not one["sql"].startswith(("BEGIN", "COMMIT"))]))
+    assert costs[0] == costs[1] <= 12
+    assert AgentStats.objects.count() == 41

@@ -1,33 +1,42 @@
-"""A run needs its lease; its fence rejects later writes."""
+"""A run needs its lease; its fence rejects later writes, and lost writes are repeated once."""
 
 import datetime
+import signal
 
 import pytest
+from django.core import mail
+from django.db import OperationalError
 
-from agentkit import Completed, Failed
+from agentkit import Answer, Completed, Failed
+from apps.accounts.principals import ANONYMOUS
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
 from apps.engine import accept, cancel
-from apps.engine.claim import claim
+from apps.engine.claim import SUSPICION, RunsAlone, claim
+from apps.engine.isolation import PAUSE_AFTER, note_end
 from apps.engine.jobs import sweep
+from apps.engine.recorder import EventBatch, event_of
+from apps.engine.send import AgentAnswer, Claim, NoAnswer, _claim_message, _record_answer_or_release
+from apps.engine.send import send as send_message
 from apps.engine.worker import check_leases, release_runs
+from apps.installation.models import Activity
 from apps.record import projection
+from apps.record.events import EventType
 from apps.record.execution import Run
-from apps.record.models import Artifact
+from apps.record.models import Artifact, Message, Task
 from apps.record.runs import Lease, LeaseLost
-from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
+from parley import db as database
+from parley.db import sql
+from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of, types_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
-
-
-@pytest.fixture(autouse=True)
-def published(monkeypatch):
-    runs = []
-    for module in ("jobs", "worker", "claim"):
-        monkeypatch.setattr(f"apps.engine.{module}.publish", runs.append)
-    return runs
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("the ledger writes each database's own SQL"),
+]
 
 
 @pytest.fixture(autouse=True)
-def unrepeatable(echo):
+def unrepeatable(echo, published):
     echo.retry_safe = False
     echo.save()
 
@@ -44,34 +53,32 @@ def sent(ada, echo, said):
     return accept.accept(ada.principal, echo, said())
 
 
-def test_a_hold_whose_lease_ran_out_writes_nothing(sent):
-    held = begin(sent.run)
-    say(held, chunk("in-time", "text"))
-    let_the_lease_run_out(held.lease)
+def writes_nothing(sent, held):
     before = log_of(sent.context)
     with pytest.raises(LeaseLost):
         say(held, chunk("late", "text"))
     with pytest.raises(LeaseLost):
-        end(held, Completed("late"))
-    assert log_of(sent.context) == before
-    assert state_of(sent.task) == "working"
+        end(held, Failed("late"))
+    assert (log_of(sent.context), state_of(sent.task)) == (before, "working")
 
 
-def test_an_old_fence_writes_nothing_though_the_run_is_held(repeatable, sent):
+def test_expired_lease_writes_nothing(sent):
+    held = begin(sent.run)
+    say(held, chunk("in-time", "text"))
+    let_the_lease_run_out(held.lease)
+    writes_nothing(sent, held)
+
+
+def test_old_fence_writes_nothing(repeatable, sent):
     old = begin(sent.run)
     let_the_lease_run_out(old.lease)
     new = begin(sent.run, "another")
-    before = log_of(sent.context)
-    with pytest.raises(LeaseLost):
-        say(old, chunk("late", "text"))
-    with pytest.raises(LeaseLost):
-        end(old, Failed("late"))
-    assert log_of(sent.context) == before
+    writes_nothing(sent, old)
     end(new, Completed("in time"))
     assert state_of(sent.task) == "completed"
 
 
-def test_what_is_said_extends_the_lease(sent):
+def test_saying_something_extends_the_lease(sent):
     held = begin(sent.run)
     before = Run.objects.get().lease_until - datetime.timedelta(seconds=5)
     Run.objects.update(lease_until=before)
@@ -79,7 +86,7 @@ def test_what_is_said_extends_the_lease(sent):
     assert Run.objects.get().lease_until > before
 
 
-def test_a_heartbeat_extends_what_is_held_and_tells_of_what_is_not(repeatable, sent, ada, said):
+def test_heartbeat_extends_held_leases_only(repeatable, sent, ada, said):
     lost = begin(sent.run)
     let_the_lease_run_out(lost.lease)
     new = begin(sent.run, "another")
@@ -93,53 +100,49 @@ def test_a_heartbeat_extends_what_is_held_and_tells_of_what_is_not(repeatable, s
     assert Run.objects.get(pk=sent.run).lease_until > before
 
 
-def test_a_second_attempt_begins_what_the_first_had_begun_again(repeatable, sent):
+@pytest.mark.parametrize("is_given_back", [False, True])
+def test_next_attempt_begins_again(repeatable, sent, published, is_given_back):
     first = begin(sent.run)
-    say(first, chunk("first", "half", last=False))
-    let_the_lease_run_out(first.lease)
+    say(first, chunk("first", "half", last=False), chunk("both", "half", last=False))
+    if is_given_back:
+        release_runs([first])
+        assert published == [sent.run]
+    else:
+        let_the_lease_run_out(first.lease)
     second = begin(sent.run)
-    assert second.attempt == 2
-    say(second, chunk("second", "whole"))
+    assert (second.attempt, second.lease) == (1 if is_given_back else 2, Lease(sent.run, 2))
+    say(second, chunk("both", "whole"))
     end(second, Completed("done"))
-    assert dict(Artifact.objects.values_list("artifact_id", "state")) == {"first": "discarded", "second": "delivered"}
+    assert dict(Artifact.objects.values_list("artifact_id", "state")) == {"first": "discarded", "both": "delivered"}
+    assert Artifact.objects.get(artifact_id="both").parts[0]["text"] == "whole"
     assert projection.differences(sent.context) == []
 
 
-def test_work_that_was_given_back_costs_no_attempt_and_is_begun_again(repeatable, sent, published):
-    first = begin(sent.run)
-    say(first, chunk("first", "half", last=False))
-    release_runs([first])
-    assert published == [sent.run]
-    second = begin(sent.run)
-    assert (second.attempt, second.lease) == (1, Lease(sent.run, 2))
-    end(second, Completed("done"))
-    assert dict(Artifact.objects.values_list("artifact_id", "state"))["first"] == "discarded"
-    assert projection.differences(sent.context) == []
-
-
-def test_work_that_may_not_be_repeated_fails_with_a_reason_when_its_process_ends(sent):
+def test_unrepeatable_run_fails_with_its_process(sent):
     held = begin(sent.run)
-    release_runs([held])
-    assert state_of(sent.task) == "failed"
-    assert Run.objects.get().error["code"] == "worker_lost"
-    release_runs([held])
+    for _ in range(2):
+        release_runs([held])
+        assert (state_of(sent.task), Run.objects.get().error["code"]) == ("failed", "worker_lost")
     assert projection.differences(sent.context) == []
 
 
-def test_what_is_in_no_queue_is_found_by_the_sweep(sent, published, settings):
+def test_unrepeatable_run_is_not_repeated(sent):
+    let_the_lease_run_out(begin(sent.run).lease)
+    assert claim(sent.run, "another") is None
+    assert state_of(sent.task) == "failed"
+    assert "not retry" in Run.objects.get().error["message"]
+
+
+def test_sweep_finds_what_the_queue_lost(sent, published, settings):
     assert sweep() == 0, "its wake-up may still be on its way"
     settings.SWEEP_SECONDS = -1
     assert sweep() == 1
     assert published == [sent.run]
-
-
-def test_a_run_whose_worker_is_alive_is_left_alone(sent, published, settings):
-    settings.SWEEP_SECONDS = -1
     begin(sent.run)
-    assert sweep() == 0
+    assert sweep() == 0, "its worker is alive"
 
 
-def test_a_run_whose_worker_is_lost_is_found_and_tried_as_often_as_the_agent_allows(repeatable, sent, published):
+def test_lost_run_is_tried_as_often_as_allowed(repeatable, sent, published):
     for attempt in (1, 2, 3):  # the first loss may be a neighbor's fault
         held = begin(sent.run)
         assert held.attempt == attempt
@@ -153,8 +156,224 @@ def test_a_run_whose_worker_is_lost_is_found_and_tried_as_often_as_the_agent_all
     assert sweep() == 0
 
 
-def test_a_run_that_may_not_be_repeated_is_not(sent):
-    let_the_lease_run_out(begin(sent.run).lease)
+@pytest.fixture
+def tried_twice(monkeypatch):
+    """Everything sent to the bridge is done, then done again."""
+    run = database.run
+
+    async def twice(function, *args, **kwargs):
+        await run(function, *args, **kwargs)
+        return await run(function, *args, **kwargs)
+
+    monkeypatch.setattr(database, "run", twice)
+
+
+async def test_repeated_write_of_anonymous_message_counts_once(public, said, tried_twice):
+    first = await send_message(ANONYMOUS, public, said())
+    assert [task.pk async for task in Task.objects.all()] == [first.task]
+    answer = await send_message(ANONYMOUS, public, said("more", taskId=str(first.task)))
+    assert answer.task == first.task
+    assert (await Message.objects.acount(), await Run.objects.acount()) == (2, 1)
+
+
+@pytest.fixture
+def public(db):
+    return register_hosted("open-echo", "examples.agents.echo:Echo", access=Agent.Access.PUBLIC)
+
+
+def test_repeated_claim_holds_what_it_took(ada, echo, said):
+    sent = accept.accept(ada.principal, echo, said())
+    first, again = [claim(sent.run, "this very claim") for _ in range(2)]
+    assert again.lease == first.lease
+    assert again.attempt == 1
+    assert types_of(sent.task) == ["user_message", "agent_status", "agent_start"]
     assert claim(sent.run, "another") is None
-    assert state_of(sent.task) == "failed"
-    assert "not retry" in Run.objects.get().error["message"]
+    end(again, Completed("done"))
+    assert state_of(sent.task) == "completed"
+    assert claim(sent.run, "this very claim") is None
+    assert projection.differences(sent.context) == []
+
+
+HI = Answer([{"text": "hi"}])
+
+
+@pytest.fixture
+def fail_once(monkeypatch):
+    """Fails the next transaction's last statement, as if the server went away."""
+
+    def prepare():
+        write = sql.write
+
+        def fail(inserts=(), updates=(), **how):
+            if not inserts:  # the lease, which is extended first
+                return write(inserts, updates, **how)
+            monkeypatch.setattr(sql, "write", write)
+            raise OperationalError("the server closed the connection")
+
+        monkeypatch.setattr(sql, "write", fail)
+
+    return prepare
+
+
+def test_rolled_back_write_is_recorded_when_repeated(ada, echo, said, fail_once):
+    sent = accept.accept(ada.principal, echo, said())
+    held = begin(sent.run)
+    recording = EventBatch(held, [event_of(chunk("a", "x"))])
+    for write in (recording.write, lambda: end(held, Completed("done"))):
+        fail_once()
+        with pytest.raises(OperationalError):
+            write()
+        assert state_of(sent.task) == "working"
+        write()
+    assert state_of(sent.task) == "completed"
+    assert types_of(sent.task).count(EventType.ARTIFACT_UPDATE) == 1
+    assert projection.differences(sent.context) == []
+
+
+def test_unconfirmed_lines_are_recorded_once(ada, echo, said):
+    sent = accept.accept(ada.principal, echo, said())
+    held = begin(sent.run)
+    say(held, chunk("a", "x", last=False))
+    recording = EventBatch(held, [event_of(chunk("a", "x", append=True, last=False))])
+    recording.write()
+    recording.write()
+    say(held, chunk("a", "x", append=True))
+    assert types_of(sent.task).count(EventType.ARTIFACT_UPDATE) == 3
+
+
+def test_unconfirmed_answer_is_recorded_once(ada, echo, said):
+    message = said()
+    with pytest.raises(NoAnswer):
+        _record_answer_or_release(ada.principal, echo, message, AgentAnswer(HI))
+    assert not Message.objects.exists(), "it had no claim"
+    assert _claim_message(ada.principal, echo, message) is Claim.OURS
+    first, second = [_record_answer_or_release(ada.principal, echo, message, AgentAnswer(HI)) for _ in range(2)]
+    assert (first.context, first.index, first.answer) == (second.context, second.index, second.answer)
+    assert Message.objects.count() == 2
+
+
+# A run whose process died runs alone next time, so that another death shows whose fault it is
+
+FIRST, SECOND = "host:1:aaaaaa:1", "other:2:bbbbbb:1"
+
+
+@pytest.fixture
+def send(ada, echo, said):
+    echo.retry_safe, echo.attempts = True, 1
+    echo.save()
+    return lambda: accept.accept(ada.principal, echo, said())
+
+
+def lose(run_id, worker=FIRST):
+    held = claim(run_id, worker, alone=True)
+    let_the_lease_run_out(held.lease)
+
+
+def kill(send, code=-signal.SIGKILL):
+    """Send a message whose run ends the process that it has alone."""
+    sent = send()
+    lose(sent.run)
+    with pytest.raises(RunsAlone):
+        claim(sent.run, SECOND)
+    begin(sent.run, SECOND)
+    note_end(sent.run, SECOND, code)
+    return sent
+
+
+def test_lost_run_waits_for_its_own_process(send):
+    sent = send()
+    lose(sent.run)
+    with pytest.raises(RunsAlone) as reserved:
+        claim(sent.run, SECOND)
+    run = Run.objects.get()
+    assert (reserved.value.run_id, reserved.value.worker) == (sent.run, SECOND)
+    assert (run.state, run.alone, run.worker) == (Run.State.QUEUED, True, SECOND)
+    assert run.lease_until > sql.database_time()
+    end(begin(sent.run, SECOND), Completed("done"))
+    assert state_of(sent.task) == "completed", "a neighbor lost no attempt"
+
+
+def test_unseen_deaths_cost_attempts(send):
+    sent = send()
+    for worker in (FIRST, SECOND):
+        lose(sent.run, worker)
+    assert claim(sent.run, "a third:3:c:1") is None
+    assert Run.objects.get().error["code"] == "worker_lost"
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(-signal.SIGSEGV, "SIGSEGV"), (-signal.SIGKILL, "SIGKILL"), (3, "exit code 3")]
+)
+def test_runs_that_kill_twice_fail_by_name(send, echo, code, how):
+    sent = kill(send, code)
+    error = Run.objects.get().error
+    assert (state_of(sent.task), error["code"]) == ("failed", "worker_killed")
+    assert "killed its worker" in error["message"]
+    assert echo.name in error["message"]
+    assert how in error["message"]
+    assert projection.differences(sent.context) == []
+
+
+def test_only_the_run_of_a_process_is_blamed(send):
+    ended, others, unclaimed = send(), send(), send()
+    end(begin(ended.run, SECOND), Completed("done"))
+    note_end(ended.run, SECOND, -signal.SIGKILL)
+    assert state_of(ended.task) == "completed"
+    lose(others.run, SECOND)
+    begin(others.run, FIRST)
+    note_end(others.run, SECOND, -signal.SIGKILL)
+    assert state_of(others.task) == "working"
+    lose(unclaimed.run)
+    with pytest.raises(RunsAlone):
+        claim(unclaimed.run, SECOND)
+    note_end(unclaimed.run, SECOND, -signal.SIGKILL)
+    assert Run.objects.get(pk=unclaimed.run).lease_until is None
+    begin(unclaimed.run)
+
+
+def test_living_process_does_not_suspect_itself(send):
+    sent = send()
+    lose(sent.run, "host:1:aaaaaa:1")
+    Agent.objects.update(attempts=2)
+    assert claim(sent.run, "host:1:aaaaaa:2").attempt == 2
+
+
+def test_the_third_kill_pauses_the_agent(send, echo, settings):
+    settings.ADMINS, settings.EMAIL_URL = ["olga@parley.local"], "memory://"
+    for kills in range(1, PAUSE_AFTER + 1):
+        assert Agent.objects.get(pk=echo.pk).activity == Activity.ACTIVE, kills
+        kill(send)
+    assert Agent.objects.get(pk=echo.pk).activity == Activity.PAUSED
+    [letter] = mail.outbox
+    assert (letter.to, echo.slug in letter.subject) == (["olga@parley.local"], True)
+
+
+def test_old_kills_pause_nobody(send, echo):
+    for _ in range(PAUSE_AFTER - 1):
+        kill(send)
+    Run.objects.update(finished_at=sql.database_time() - SUSPICION - datetime.timedelta(minutes=1))
+    kill(send)
+    assert Agent.objects.get(pk=echo.pk).activity == Activity.ACTIVE
+
+
+def test_suspected_agent_runs_alone_until_one_succeeds(send):
+    Agent.objects.update(retry_safe=False)
+    lost = send()
+    lose(lost.run)
+    assert claim(lost.run, SECOND) is None
+    assert state_of(lost.task) == "failed"
+    sent = send()
+    with pytest.raises(RunsAlone):
+        claim(sent.run, SECOND)
+    end(begin(sent.run, SECOND), Completed("done"))
+    note_end(sent.run, SECOND, 0)
+    assert claim(send().run, FIRST) is not None
+
+
+def test_one_success_does_not_clear_a_killer(send):
+    kill(send)
+    sent = send()
+    end(begin(sent.run, SECOND), Completed("done"))
+    note_end(sent.run, SECOND, 0)
+    with pytest.raises(RunsAlone):
+        claim(send().run, FIRST)

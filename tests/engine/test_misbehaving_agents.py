@@ -1,151 +1,182 @@
 """A misbehaving agent's task ends with a clear message and a correct record."""
 
+import asyncio
 import base64
+import threading
 
 import pytest
 
-import db
+from agentkit import Artifact, InputRequired
+from agentkit import agent as described
 from apps.engine import accept
 from apps.engine.output import clean_parts
 from apps.engine.recorder import Recorder
 from apps.engine.send import send
-from apps.record import projection, wire
+from apps.record import wire
 from apps.record.execution import Run
-from apps.record.models import Artifact, Blob, Event, Message, Task
-from tests.engine.agents import SlowerThanUsual
-from tests.working import carry_out, types_of
+from apps.record.models import Artifact as ArtifactRow
+from apps.record.models import Blob, Event, Message
+from parley import db
+from tests.engine.delegating import run_of, take_turn, words
+from tests.working import types_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def outcome_of(ada, agent, message):
-    receipt = await db.run(accept.accept, ada.principal, agent, message)
-    await carry_out(receipt.run)
-    assert await db.run(projection.differences, receipt.context) == []
-
-    def read():
-        task = Task.objects.select_related("context").get(pk=receipt.task)
-        return wire.load_task(task), Run.objects.get(pk=receipt.run)
-
-    return await db.run(read)
+async def failed(ada, agent, message, code):
+    """The run of a failed task, which delivered nothing."""
+    task = await take_turn(ada.principal, agent, message)
+    run = await run_of(task)
+    assert (task.state, run.state, run.error["code"]) == ("failed", Run.State.FAILED, code)
+    assert not await db.run(ArtifactRow.objects.delivered().filter(task=task).exists)
+    return task, run
 
 
-async def test_an_agent_that_raises_fails_without_telling_why(ada, agent, said):
-    raising = await agent("Raising")
-    for kind in ("RuntimeError", "TimeoutError", "OSError"):
-        task, run = await outcome_of(ada, raising, said(kind))
-        assert task["status"]["state"] == "TASK_STATE_FAILED"
-        assert "boom" not in str(task)
-        assert task["artifacts"] == []
-        assert (run.state, run.error["code"]) == (Run.State.FAILED, "agent_error")
-        assert "boom" in run.error["message"]
-        assert "Traceback" in run.error["traceback"]
-    states = await db.run(lambda: list(Artifact.objects.values_list("state", flat=True)))
-    assert states == [Artifact.State.DISCARDED] * 3
+@pytest.mark.parametrize("error", [RuntimeError, TimeoutError, OSError])
+async def test_error_is_told_to_operators_only(ada, agent, said, error):
+    async def raising(task):
+        await task.artifact("draft").append("half")
+        raise error("boom")
+
+    task, run = await failed(ada, await agent(raising), said(), "agent_error")
+    assert "boom" not in str(await db.run(wire.load_task, task))
+    assert "boom" in run.error["message"]
+    assert "Traceback" in run.error["traceback"]
+    assert (await ArtifactRow.objects.aget()).state == ArtifactRow.State.DISCARDED
 
 
-async def test_what_is_no_json_fails_the_task_and_text_that_no_database_takes_is_mended(ada, agent, said):
-    nonsense = await agent("Nonsense")
-    for kind in ("object", "nan", "unserialisable", "memory", "chunk"):
-        task, run = await outcome_of(ada, nonsense, said(kind))
-        assert task["status"]["state"] == "TASK_STATE_FAILED", kind
-        assert run.error["code"] == ("agent_error" if kind == "chunk" else "invalid_agent_response"), kind
-        assert task["artifacts"] == [], kind
-    task, _ = await outcome_of(ada, nonsense, said("something"))
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert task["artifacts"][0]["parts"][0]["text"] == "nul \ufffd and half a pair \ufffd of something"
+@pytest.mark.parametrize("kind", ["object", "nan", "unserialisable", "memory", "chunk"])
+async def test_what_is_no_json_fails_the_task(ada, agent, said, kind):
+    async def nonsense(task):
+        match task.message.text:
+            case "memory":
+                task.memory["thing"] = object()
+            case "chunk":
+                await task.artifact("data").append({"value": float("inf")})
+        unfit = {"object": object(), "nan": {"value": float("nan")}, "unserialisable": {"value": object()}}
+        return unfit.get(task.message.text, "done")
+
+    code = "agent_error" if kind == "chunk" else "invalid_agent_response"
+    await failed(ada, await agent(nonsense), said(kind), code)
+
+
+async def test_text_that_no_database_takes_is_mended(ada, agent, said):
+    def odd(text):
+        return f"nul \0 and half a pair \ud83d of {text}"
+
+    task = await take_turn(ada.principal, await agent(odd), said("something"))
+    assert (task.state, words(task)) == ("completed", "nul \ufffd and half a pair \ufffd of something")
 
 
 async def test_slower_turn_than_declared_is_told_once(ada, agent, said, monkeypatch):
-    slow = await agent("SlowerThanUsual")
-    record = Recorder.record
+    told, record = threading.Event(), Recorder.record
+
+    @described(usual_seconds=0.01, time_limit=None, name="Slower")
+    def slower(task):
+        told.wait(30)
+        return "done"
 
     async def record_and_tell(recorder, waiting):
         await record(recorder, waiting)
-        SlowerThanUsual.told.set()
+        told.set()
 
     monkeypatch.setattr(Recorder, "record", record_and_tell)
-    task, _ = await outcome_of(ada, slow, said())
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    notices = await db.run(lambda: list(Event.objects.filter(payload__has_key="progress")))
-    told = [one.payload["message"]["parts"][0]["text"] for one in notices]
-    assert told == ["SlowerThanUsual usually takes less than a second. It is still working."]
+    assert (await take_turn(ada.principal, await agent(slower), said())).state == "completed"
+    [notice] = [one async for one in Event.objects.filter(payload__has_key="progress")]
+    expected = "Slower usually takes less than a second. It is still working."
+    assert notice.payload["message"]["parts"][0]["text"] == expected
 
 
-async def test_an_agent_that_takes_too_long_is_stopped(ada, agent, said):
-    task, run = await outcome_of(ada, await agent("Slow"), said())
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert "0.2 seconds" in task["status"]["message"]["parts"][0]["text"]
-    assert run.error["code"] == "time_limit"
-    assert task["artifacts"] == []
+async def test_agent_that_takes_too_long_is_stopped(ada, agent, said):
+    @described(time_limit=0.2)
+    async def slow(task):
+        await task.artifact("draft").append("half")
+        await asyncio.Event().wait()
+
+    task, _ = await failed(ada, await agent(slow), said(), "time_limit")
+    assert "0.2 seconds" in words(task)
 
 
 @pytest.mark.timeout(60)
-async def test_an_agent_whose_words_cannot_be_recorded_is_not_left_waiting(ada, agent, said):
-    task, run = await outcome_of(ada, await agent("Flooding"), said())
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert run.error["code"] == "agent_error"
+async def test_agent_that_cannot_be_recorded_ends(ada, agent, said):
+    @described(time_limit=20)
+    async def flooding(task):
+        await task.tool_call("count", {"up to": 10**5000})
+        for number in range(2000):
+            await task.progress(f"step {number}")
+
+    await failed(ada, await agent(flooding), said(), "agent_error")
 
 
-async def test_an_agent_that_cannot_be_loaded_fails_its_tasks(ada, agent, said):
-    broken = await agent("Large")
-    broken.handler = "tests.engine.agents:Gone"
-    await db.run(broken.save)
-    task, run = await outcome_of(ada, broken, said())
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert run.error["code"] == "agent_unavailable"
-    assert "Gone" not in task["status"]["message"]["parts"][0]["text"]
+async def test_agent_that_cannot_be_loaded_fails_its_tasks(ada, echo, said):
+    echo.handler = "tests.engine.agents:Gone"
+    await echo.asave()
+    task, _ = await failed(ada, echo, said(), "agent_unavailable")
+    assert "Gone" not in words(task)
     ada.is_staff = True  # operators are told why
-    await db.run(ada.save)
-    task, _ = await outcome_of(ada, broken, said())
-    assert "has no 'Gone'" in task["status"]["message"]["parts"][0]["text"]
+    await ada.asave()
+    task, _ = await failed(ada, echo, said(), "agent_unavailable")
+    assert "has no 'Gone'" in words(task)
 
 
-async def test_tokens_are_joined_and_chunks_are_not_and_thoughts_are_kept_on_request_only(ada, agent, said):
-    counted = {}
-    for keep in (False, True):
-        task, _ = await outcome_of(ada, await agent("Talking", keep_thoughts=keep), said())
-        types = await db.run(types_of, task["id"])
-        counted[keep] = {kind: types.count(kind) for kind in set(types)}
-        texts = [artifact["parts"] for artifact in task["artifacts"]]
-        assert texts[0] == [{"text": "".join(f"{n} " for n in range(200)), "mediaType": "text/plain"}]
-        assert "".join(part.get("text", "") for part in texts[1]) == "".join(f"{n}\n" for n in range(50))
-    for keep, types in counted.items():
-        assert types["agent_token"] < 20
-        assert types["artifact_update"] == 51
-        assert types.get("agent_thought", 0) == keep
-        assert types["agent_tool_call"] == types["agent_tool_result"] == 1
+@pytest.mark.parametrize("keep", [False, True])
+async def test_tokens_are_joined_and_thoughts_kept_on_request(ada, agent, said, keep):
+    async def talking(task):
+        for number in range(200):
+            await task.token(f"{number} ")
+        await task.thought("hm")
+        await task.tool_result(await task.tool_call("add", {"a": 1}), "add", 2)
+        async with task.artifact("lines") as lines:
+            for number in range(50):
+                await lines.append(f"{number}\n")
+
+    row = await take_turn(ada.principal, await agent(talking, keep_thoughts=keep), said())
+    task, types = await db.run(wire.load_task, row), await db.run(types_of, row.pk)
+    first, second = [artifact["parts"] for artifact in task["artifacts"]]
+    assert first == [{"text": "".join(f"{n} " for n in range(200)), "mediaType": "text/plain"}]
+    assert "".join(part.get("text", "") for part in second) == "".join(f"{n}\n" for n in range(50))
+    assert types.count("agent_token") < 20
+    assert (types.count("artifact_update"), types.count("agent_thought")) == (51, keep)
+    assert types.count("agent_tool_call") == types.count("agent_tool_result") == 1
 
 
-async def test_large_content_is_kept_in_files_and_loaded_for_the_next_task(ada, agent, said):
-    large = await agent("Large")
-    task, _ = await outcome_of(ada, large, said())
-    stored = await db.run(lambda: Artifact.objects.get().parts[0])
-    assert stored["stored"]["size"] == 500_000
-    assert base64.b64decode(task["artifacts"][0]["parts"][0]["raw"]) == b"x" * 500_000
-    measuring = await agent("Measuring")
-    refined, _ = await outcome_of(ada, measuring, said("y" * 300_000, referenceTaskIds=[task["id"]]))
-    assert refined["history"][-1]["parts"][0]["text"] == "300000 500000"
+async def test_large_content_is_loaded_for_the_next_task(ada, agent, said):
+    def large(text):
+        return Artifact.bytes("large.bin", b"x" * 500_000, "application/octet-stream")
+
+    def measuring(task):
+        artifacts = [artifact for reference in task.references for artifact in reference.artifacts]
+        return " ".join(map(str, [len(task.message.text), *(len(one.files[0].read()) for one in artifacts)]))
+
+    made = await take_turn(ada.principal, await agent(large), said())
+    assert (await ArtifactRow.objects.aget()).parts[0]["stored"]["size"] == 500_000
+    [artifact] = (await db.run(wire.load_task, made))["artifacts"]
+    assert base64.b64decode(artifact["parts"][0]["raw"]) == b"x" * 500_000
+    message = said("y" * 300_000, referenceTaskIds=[str(made.pk)])
+    assert words(await take_turn(ada.principal, await agent(measuring), message)) == "300000 500000"
 
 
-async def test_memory_goes_from_turn_to_turn_and_is_gone_at_the_end(ada, agent, said):
-    remembering = await agent("Remembering")
-    receipt = await db.run(accept.accept, ada.principal, remembering, said("a"))
-    task = receipt.task
-    await carry_out(receipt.run)
-    assert await db.run(lambda: Run.objects.get().memory) == {"seen": ["a"], "large": 2**60}
+async def test_memory_is_kept_between_turns_and_erased(ada, agent, said):
+    async def remembering(task):
+        task.memory.setdefault("seen", []).append(task.message.text)
+        task.memory["large"] = 2**60
+        return InputRequired("More?") if len(task.memory["seen"]) < 3 else ", ".join(task.memory["seen"])
+
+    keeper = await agent(remembering)
+    task = await take_turn(ada.principal, keeper, said("a"))
+    assert (await run_of(task)).memory == {"seen": ["a"], "large": 2**60}
     for text in "bc":
-        receipt = await db.run(accept.accept, ada.principal, remembering, said(text, taskId=str(task)))
-        await carry_out(receipt.run)
-    ended = await db.run(lambda: Task.objects.get(pk=task))
-    assert ended.status_message["parts"] == [{"text": "a, b, c"}]
-    runs = await db.run(lambda: list(Run.objects.order_by("turn")))
+        task = await take_turn(ada.principal, keeper, said(text, taskId=str(task.pk)))
+    assert words(task) == "a, b, c"
+    runs = [run async for run in Run.objects.order_by("turn")]
     assert [run.memory for run in runs] == [{}, {}, {}]
     assert all("seen" not in str(run.input) for run in runs), "a snapshot must not keep what is to be erased"
     assert len({run.input["memory"] for run in runs}) == 3
 
 
 LARGE = base64.b64encode(b"a secret" * 50_000).decode()
+
+
 WRONG = {
     "nothing": {},
     "labels alone": {"filename": "a.txt"},
@@ -163,66 +194,61 @@ WRONG = {
 
 
 @pytest.fixture
-async def adas_file(ada, agent, said):
+async def adas_file(ada, echo, said):
     """The stored form of Ada's file at another agent."""
-    sent = said(parts=[{"raw": LARGE, "filename": "secret.txt"}])
-    receipt = await db.run(accept.accept, ada.principal, await agent("Large"), sent)
-    [part] = await db.run(lambda: Message.objects.get(context=receipt.context).parts)
+    receipt = await db.run(accept.accept, ada.principal, echo, said(parts=[{"raw": LARGE, "filename": "secret.txt"}]))
+    [part] = (await Message.objects.aget(context=receipt.context)).parts
     assert "stored" in part
     return part
 
 
-async def forwarded(sender, agent, message):
-    """A task whose agent passes parts on."""
-    receipt = await db.run(accept.accept, sender.principal, agent, message)
-    await carry_out(receipt.run)
-    return await db.run(lambda: (Task.objects.get(pk=receipt.task), Run.objects.get(pk=receipt.run)))
+async def forwarding(task):
+    """Delivers the parts that the message names, or its files; with "streamed" as a stream."""
+    parts = [part for value in task.message.data for part in value]
+    if task.message.text == "streamed":
+        for part in parts:
+            await task.artifact("stream").append(part)
+        return None
+    return Artifact(parts or [file.part for file in task.files], "forwarded")
 
 
-@pytest.mark.parametrize("word", ["streamed", "whole"])
-async def test_the_name_of_somebody_elses_file_fails_the_task(ada, bob, agent, said, adas_file, word):
-    thief = await agent("Forwarding")
+@pytest.mark.parametrize(("word", "code"), [("streamed", "agent_error"), ("whole", "invalid_agent_response")])
+async def test_name_of_somebody_elses_file_fails_the_task(bob, agent, said, adas_file, word, code):
     parts = [{"text": word}, {"data": [adas_file]}]
-    task, run = await forwarded(bob, thief, said(parts=parts))
-    assert task.state == "failed"
-    assert run.error["code"] == ("agent_error" if word == "streamed" else "invalid_agent_response")
-    artifacts = Artifact.objects.filter(task=task, state=Artifact.State.DELIVERED)
-    assert not await db.run(artifacts.exists)
+    task, _ = await failed(bob, await agent(forwarding), said(parts=parts), code)
     assert not await db.run(Event.objects.filter(task=task, type="artifact_update").exists)
-    assert await db.run(Blob.objects.count) == 1
+    assert await Blob.objects.acount() == 1
 
 
-async def test_a_file_that_came_with_the_message_may_be_passed_on_as_it_is(ada, agent, said):
-    parts = [{"raw": LARGE, "filename": "mine.txt", "mediaType": "text/plain"}]
-    task, _ = await forwarded(ada, await agent("Forwarding"), said(parts=parts))
-    assert task.state == "completed"
-    [part] = await db.run(lambda: Artifact.objects.get(task=task).parts)
-    assert part["filename"] == "mine.txt"
-    assert await db.run(lambda: Blob.objects.get().uses) == 2
+async def test_answer_cannot_name_somebody_elses_file(bob, agent, said, adas_file):
+    @described(response_type="message")
+    async def at_once(task):
+        return Artifact([task.message.data[0][0]])
 
-
-async def test_what_an_agent_says_of_a_file_it_was_given_changes_nothing_about_it(ada, agent, said, adas_file):
-    lied = {"stored": {"sha256": adas_file["stored"]["sha256"], "size": 1, "kind": "data"}}
-    parts = [{"raw": LARGE}, {"data": [lied]}]
-    task, _ = await forwarded(ada, await agent("Forwarding"), said(parts=parts))
-    [part] = await db.run(lambda: Artifact.objects.get(task=task).parts)
-    assert part == {"stored": adas_file["stored"]}
-
-
-async def test_an_answer_names_no_files_either(bob, agent, said, adas_file):
-    thief = await agent("ForwardingAtOnce")
-    answer = (await send(bob.principal, thief, said(parts=[{"data": [adas_file]}]))).answer
+    answer = (await send(bob.principal, await agent(at_once), said(parts=[{"data": [adas_file]}]))).answer
     assert answer["metadata"]["error"] == {"code": "invalid_agent_response"}
     assert adas_file["stored"]["sha256"] not in str(answer)
 
 
-def test_a_part_that_is_none_is_refused(subtests):
+async def test_given_file_is_passed_on_as_it_is(ada, agent, said, adas_file):
+    lied = {"stored": {"sha256": adas_file["stored"]["sha256"], "size": 1, "kind": "data"}}
+    file = {"raw": LARGE, "filename": "mine.txt"}
+    for parts, expected in (
+        ([file], {"stored": adas_file["stored"], "filename": "mine.txt"}),
+        ([file, {"data": [lied]}], {"stored": adas_file["stored"]}),
+    ):
+        task = await take_turn(ada.principal, await agent(forwarding), said(parts=parts))
+        [part] = (await ArtifactRow.objects.aget(task=task)).parts
+        assert part == expected
+
+
+def test_invalid_part_is_refused(subtests):
     for what, part in WRONG.items():
         with subtests.test(what), pytest.raises(ValueError, match=r"part|Stored"):
             clean_parts([part])
 
 
-def test_a_part_keeps_what_a2a_knows_and_nothing_else():
+def test_part_keeps_what_a2a_knows():
     part = {"raw": "-_8", "filename": "a", "mediaType": "b/c", "metadata": {"d": 1}, "kind": "file", "secret": 1}
     assert clean_parts([part]) == [{"raw": "+/8=", "filename": "a", "mediaType": "b/c", "metadata": {"d": 1}}]
     assert clean_parts([{"data": None}, {"text": "nul \0"}]) == [{"data": None}, {"text": "nul \ufffd"}]

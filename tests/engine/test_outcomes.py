@@ -1,16 +1,22 @@
-"""The parts of each outcome."""
+"""The parts of each outcome, and what ends of handlers become."""
 
 import pytest
 
-from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Rejected
+from agentkit import AgentFailure, Artifact, AuthRequired, Completed, Failed, InputRequired, Rejected, TaskContext
 from apps.engine import accept, cancel
 from apps.engine.finish import Ending, finish
 from apps.record import projection, wire
+from apps.record.execution import Run
 from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Event, Task
-from tests.working import begin, chunk, end, let_the_lease_run_out, say, types_of
+from parley import db
+from tests.engine.delegating import run_of, take_turn, until
+from tests.working import begin, chunk, end, say, types_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("the ledger writes each database's own SQL"),
+]
 
 
 @pytest.fixture
@@ -22,7 +28,7 @@ def shown(sent):
     return wire.load_task(Task.objects.select_related("context").get(pk=sent.task))
 
 
-def test_a_completed_task_has_a_message_and_its_artifacts(sent):
+def test_completed_task_has_message_and_artifacts(sent):
     held = begin(sent.run)
     say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
     assert shown(sent)["artifacts"] == [], "what is streamed is provisional"
@@ -34,7 +40,7 @@ def test_a_completed_task_has_a_message_and_its_artifacts(sent):
 
 
 @pytest.mark.parametrize("outcome", [Completed(), Completed("words alone")])
-def test_a_completed_task_has_an_artifact_and_a_message_though_the_agent_gave_none(sent, outcome):
+def test_completed_task_never_lacks_artifact_or_message(sent, outcome):
     held = begin(sent.run)
     finish(held.task, held.message, Ending(held.lease, outcome))
     task = shown(sent)
@@ -42,7 +48,7 @@ def test_a_completed_task_has_an_artifact_and_a_message_though_the_agent_gave_no
 
 
 @pytest.mark.parametrize(("name", "said_then"), [("answer", "**Yes.**"), ("notes.md", "Here is notes.md.")])
-def test_an_only_text_is_the_answer_and_a_file_is_not(sent, name, said_then):
+def test_only_text_is_the_answer(sent, name, said_then):
     end(begin(sent.run), Completed(artifacts=[Artifact.text(name, "**Yes.**", "text/markdown")]))
     assert shown(sent)["history"][-1]["parts"] == [{"text": said_then}]
 
@@ -68,7 +74,7 @@ def test_message_in_artifacts_is_no_status_message(sent, outcome, is_repeated):
     assert projection.differences(sent.context) == []
 
 
-def test_a_streamed_answer_is_no_status_message(sent):
+def test_streamed_answer_is_no_status_message(sent):
     held = begin(sent.run)
     say(held, chunk("a", "Yes, ", last=False), chunk("a", "all of it.", append=True))
     end(held, Completed("Yes, all of it."))
@@ -79,7 +85,7 @@ def test_a_streamed_answer_is_no_status_message(sent):
     ("outcome", "state", "code"),
     [(Failed("no", "broken"), "FAILED", "broken"), (Rejected("no"), "REJECTED", "rejected")],
 )
-def test_a_failed_task_has_a_message_and_what_was_begun_is_marked_discarded(sent, outcome, state, code):
+def test_failed_task_has_message_and_discarded_artifacts(sent, outcome, state, code):
     held = begin(sent.run)
     say(held, chunk("half", "half", last=False))
     end(held, outcome)
@@ -94,7 +100,7 @@ def test_a_failed_task_has_a_message_and_what_was_begun_is_marked_discarded(sent
 
 
 @pytest.mark.parametrize("outcome", [InputRequired("which?", slot="word"), AuthRequired("who?", slot="word")])
-def test_a_question_is_a_message_and_a_slot_without_artifacts(sent, outcome):
+def test_question_is_a_message_and_a_slot(sent, outcome):
     held = begin(sent.run)
     say(held, chunk("half", "half"))
     end(held, outcome)
@@ -117,20 +123,19 @@ def test_canceled_is_a_change_of_state_alone(sent):
     assert types_of(sent.task)[-2:] == ["agent_cancelled", "agent_status"]
 
 
-def test_a_refinement_is_a_new_task_of_the_context_that_references_the_old_one(sent, ada, echo, said):
+def test_refinement_is_a_new_task_that_references(sent, ada, echo, said):
     end(begin(sent.run), Completed("done", [Artifact.text("report", "all of it")]))
     context_id = shown(sent)["contextId"]
     refined = accept.accept(ada.principal, echo, said("shorter", contextId=context_id))
-    assert refined.context == sent.context
-    assert refined.task != sent.task
+    assert (refined.context, refined.task != sent.task) == (sent.context, True)
     assert Task.objects.get(pk=refined.task).references == [str(sent.task)]
     held = begin(refined.run)
-    assert [reference.task_id for reference in held.references] == [str(sent.task)]
-    assert [artifact.parts[0]["text"] for artifact in held.references[0].artifacts] == ["all of it"]
+    [reference] = held.references
+    assert (reference.task_id, reference.artifacts[0].parts[0]["text"]) == (str(sent.task), "all of it")
     assert [message.text for message in held.history] == ["hello", "done"]
 
 
-def test_what_failed_is_not_refined_unless_the_message_says_so(sent, ada, echo, said):
+def test_failed_task_is_refined_by_name_only(sent, ada, echo, said):
     end(begin(sent.run), Failed("no"))
     context_id = shown(sent)["contextId"]
     new = accept.accept(ada.principal, echo, said(contextId=context_id))
@@ -139,51 +144,69 @@ def test_what_failed_is_not_refined_unless_the_message_says_so(sent, ada, echo, 
     assert Task.objects.get(pk=named.task).references == [str(sent.task)]
 
 
-@pytest.fixture
-def begun(ada, echo, said):
-    echo.retry_safe = True
-    echo.save()
-    return accept.accept(ada.principal, echo, said())
-
-
-def assert_delivered(begun, expected):
-    shown = wire.load_task(Task.objects.select_related("context").get(pk=begun.task))
-    assert {one["artifactId"]: [part["text"] for part in one["parts"]] for one in shown["artifacts"]} == expected
-    assert projection.differences(begun.context) == []
-
-
-def test_an_artifact_is_begun_anew_within_a_turn_and_twice_in_one_transaction(begun):
-    run = begin(begun.run)
+def test_newest_version_of_an_artifact_is_delivered(sent, ada, echo, said):
+    run = begin(sent.run)
     say(run, chunk("a", "first", last=False), chunk("a", "more", append=True))
-    say(run, chunk("a", "second"), chunk("b", "other"))
+    say(run, chunk("a", "second"), chunk("b", "draft"), chunk("turns", "draft"))
     say(run, chunk("c", "first"), chunk("c", "second", last=False), chunk("c", "and more", append=True))
-    end(run, Completed("done"))
-    assert_delivered(begun, {"a": ["second"], "b": ["other"], "c": ["second", "and more"]})
-
-
-def test_an_artifact_is_begun_anew_by_the_outcome(begun):
-    run = begin(begun.run)
-    say(run, chunk("a", "draft"))
-    end(run, Completed("done", [Artifact([{"text": "final"}], artifact_id="a")]))
-    assert_delivered(begun, {"a": ["final"]})
-
-
-def test_an_artifact_is_begun_anew_by_a_second_attempt(begun):
-    first = begin(begun.run)
-    say(first, chunk("a", "half", last=False))
-    let_the_lease_run_out(first.lease)
-    second = begin(begun.run)
-    say(second, chunk("a", "whole"))
-    end(second, Completed("done"))
-    assert_delivered(begun, {"a": ["whole"]})
-    assert ArtifactRow.objects.count() == 1
-
-
-def test_an_artifact_is_begun_anew_by_the_next_turn(begun, ada, echo, said):
-    run = begin(begun.run)
-    say(run, chunk("a", "draft"))
     end(run, InputRequired("Like this?"))
-    run = begin(accept.accept(ada.principal, echo, said("shorter", taskId=str(begun.task))).run)
-    say(run, chunk("a", "final"))
-    end(run, Completed("done"))
-    assert_delivered(begun, {"a": ["final"]})
+    run = begin(accept.accept(ada.principal, echo, said("shorter", taskId=str(sent.task))).run)
+    say(run, chunk("turns", "final"))
+    end(run, Completed("done", [Artifact([{"text": "final"}], artifact_id="b")]))
+    delivered = {one["artifactId"]: [part["text"] for part in one["parts"]] for one in shown(sent)["artifacts"]}
+    assert delivered == {"a": ["second"], "b": ["final"], "c": ["second", "and more"], "turns": ["final"]}
+    assert projection.differences(sent.context) == []
+
+
+KIND = {"kind": "test"}
+ENDS = {
+    "completed": (Completed("done", [Artifact.text("a", "x")], metadata=KIND), "COMPLETED", "done", KIND, None),
+    "asking": (InputRequired("which?", "word", metadata=KIND), "INPUT_REQUIRED", "which?", KIND, None),
+    "credential": (AuthRequired("key?", metadata=KIND), "AUTH_REQUIRED", "key?", KIND, None),
+    "failed": (Failed("no", "broken", metadata=KIND), "FAILED", "no", KIND, "broken"),
+    "rejected": (Rejected("never", metadata=KIND), "REJECTED", "never", KIND, "rejected"),
+    "raises failure": (AgentFailure("no", "broken"), "FAILED", "no", {}, "broken"),
+    "raises error": (RuntimeError("boom"), "FAILED", "because of an internal error", {}, "agent_error"),
+    "wrong type": (object(), "FAILED", "", {}, "invalid_agent_response"),
+    "text": ("words", "COMPLETED", "words", {}, None),
+    "dict": ({"n": 1}, "COMPLETED", "Here is answer.", {}, None),
+    "state": ({"state": "input-required", "prompt": "which?"}, "INPUT_REQUIRED", "which?", {"prompt": "which?"}, None),
+    "nothing": (None, "COMPLETED", "Completed without an answer.", {}, None),
+}
+
+
+@pytest.mark.parametrize(("ends", "state", "words", "metadata", "code"), ENDS.values(), ids=ENDS.keys())
+async def test_every_end_is_recorded(ada, agent, said, caplog, ends, state, words, metadata, code):
+    def ending(text):
+        if isinstance(ends, Exception):
+            raise ends
+        return ends
+
+    row = await take_turn(ada.principal, await agent(ending), said())
+    task, run = await db.run(wire.load_task, row), await run_of(row)
+    message = task["status"].get("message") or task["history"][-1]
+    assert task["status"]["state"] == f"TASK_STATE_{state}"
+    assert words in message["parts"][0]["text"]
+    told = message["metadata"]
+    assert ("slot" in told) is state.endswith("_REQUIRED")
+    error = {"error": {"code": code}} if code else {}
+    assert {**told, "slot": None} == metadata | {"agent": "ending", "slot": None} | error
+    assert bool(task["artifacts"]) is (state == "COMPLETED")
+    assert state == "REJECTED" or (run.error or {}).get("code") == code
+    if ends is None:
+        await until(lambda: "lack a return" in str(Run.objects.get().notes))
+        assert "ending returned no answer" in caplog.text
+
+
+async def test_streamed_text_is_the_answer(ada, agent, said):
+    async def streaming(task: TaskContext) -> None:
+        for word in task.message.text.split():
+            await task.token(f"{word} ")
+        async with task.artifact("log.txt") as log:
+            await log.append("1 line")
+
+    row = await take_turn(ada.principal, await agent(streaming), said("Good day"))
+    task = await db.run(wire.load_task, row)
+    assert task["history"][-1]["parts"] == [{"text": "Good day"}]
+    assert [one["name"] for one in task["artifacts"]] == ["answer", "log.txt"]
+    assert (await run_of(row)).notes == []

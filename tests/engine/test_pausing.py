@@ -1,34 +1,28 @@
-"""Operators pause, drain and resume agents, and give runs back to the queue."""
+"""Operators pause, drain and resume agents; tasks wait for those that they depend on."""
 
 import asyncio
 
 import pytest
+from django.db.models import Q
 
-import db
-from agentkit import Completed, InputRequired
+from agentkit import Completed, Failed, InputRequired
 from apps.agents import cards
 from apps.agents.models import Agent
-from apps.engine import accept, activity, claim, jobs, send
+from apps.engine import accept, activity, cancel, claim, dependencies, jobs, send
 from apps.engine.claim import give_back
-from apps.installation.models import Activity, Operation
-from apps.record.errors import NotAccepting, UnsupportedOperation
-from apps.record.execution import Run
+from apps.engine.send import accept_and_publish
+from apps.installation.models import Activity
+from apps.record import projection
+from apps.record.errors import InvalidParams, NotAccepting, UnsupportedOperation
+from apps.record.execution import Dependency, Run
 from apps.record.models import Message, Task
 from apps.record.runs import LeaseLost
+from parley import db
 from tests.working import begin, end, let_the_lease_run_out, state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("a claim reads both states in one query")]
 
 PAUSED, DRAINING, ACTIVE = Activity.PAUSED, Activity.DRAINING, Activity.ACTIVE
-
-
-@pytest.fixture
-def published(monkeypatch):
-    """The runs whose messages were sent."""
-    sent: list = []
-    for module in (activity, accept, claim, jobs, send):
-        monkeypatch.setattr(module, "publish", sent.append)
-    return sent
 
 
 @pytest.fixture(params=["the agent", "all agents"])
@@ -39,47 +33,30 @@ def set_to(request, echo, db):
     return lambda wanted: activity.set_activity_of_all(wanted, None)
 
 
-def test_a_paused_agent_accepts_messages_and_starts_when_it_is_resumed(ada, echo, said, set_to, published):
+def test_paused_agent_starts_when_resumed(ada, echo, said, set_to, published):
+    working = begin(accept.accept(ada.principal, echo, said()).run)
+    lost = begin(accept.accept(ada.principal, echo, said()).run)
+    assert cards.health_extension(echo)["params"] == {"status": "ok"}
     assert set_to(PAUSED)
+    card = cards.health_extension(Agent.objects.get())["params"]
+    assert (card["status"], "paused" in card["reason"]) == ("unavailable", True)
+    end(working, Completed("done"))
+    assert state_of(working.task.pk) == "completed", "what runs goes on"
+    let_the_lease_run_out(lost.lease)
+    assert claim.claim(lost.lease.run_id, "another") is None
+    assert state_of(lost.task.pk) == "working", "what is lost is not repeated yet"
     run = accept.accept(ada.principal, echo, said()).run
     assert claim.claim(run, "a worker") is None
-    assert Run.objects.get().state == "queued"
-    assert published == []
+    assert (Run.objects.get(pk=run).state, published) == ("queued", [])
     assert set_to(ACTIVE)
-    assert jobs.publish_waiting() == 1
-    assert published == [run]
+    assert jobs.publish_waiting() == len(published) >= 1
+    assert run in published
     assert jobs.publish_waiting() == 0, "a second job finds nothing"
     assert begin(run)
     assert not set_to(ACTIVE)
 
 
-def test_two_who_pause_all_agents_at_the_same_time_do_it_once(ada):
-    """The second one read the state before the first one wrote it."""
-    real = Operation.objects.get_or_create
-
-    def meanwhile(**values):
-        found = real(**values)
-        Operation.objects.update(activity=PAUSED, changed_by=ada)
-        return found
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Operation.objects, "get_or_create", meanwhile)
-        assert not activity.set_activity_of_all(PAUSED, None)
-    assert Operation.objects.get().changed_by == ada
-
-
-def test_a_turn_that_runs_goes_on_but_is_not_repeated_while_its_agent_is_paused(ada, echo, said, set_to):
-    working = begin(accept.accept(ada.principal, echo, said()).run)
-    lost = begin(accept.accept(ada.principal, echo, said()).run)
-    set_to(PAUSED)
-    end(working, Completed("done"))
-    assert state_of(working.task.pk) == "completed"
-    let_the_lease_run_out(lost.lease)
-    assert claim.claim(lost.lease.run_id, "another") is None
-    assert state_of(lost.task.pk) == "working"
-
-
-def test_the_sweep_leaves_out_what_is_paused(ada, echo, countdown, said, published):
+def test_sweep_leaves_out_paused_agents(ada, echo, countdown, said, published):
     waiting = accept.accept(ada.principal, echo, said()).run
     lost = accept.accept(ada.principal, countdown, said()).run
     Run.objects.update(queued_at="2026-01-01T00:00Z")
@@ -95,7 +72,7 @@ def test_the_sweep_leaves_out_what_is_paused(ada, echo, countdown, said, publish
     assert waiting not in published, "its agent is still paused"
 
 
-def test_a_drained_agent_refuses_new_tasks_and_ends_what_it_has(ada, echo, said, set_to, published):
+def test_drained_agent_refuses_only_new_tasks(ada, echo, said, set_to, published):
     queued = accept.accept(ada.principal, echo, said()).run
     asking = accept.accept(ada.principal, echo, said())
     end(begin(asking.run), InputRequired("Which?"))
@@ -113,7 +90,7 @@ def test_a_drained_agent_refuses_new_tasks_and_ends_what_it_has(ada, echo, said,
     assert accept.accept(ada.principal, echo, said()).run
 
 
-def test_while_all_drain_an_agent_may_still_call_another(ada, echo, countdown, said):
+def test_draining_agents_may_call_others(ada, echo, countdown, said):
     caller = accept.accept(ada.principal, echo, said()).task
     activity.set_activity_of_all(DRAINING, None)
     assert accept.accept(ada.principal, countdown, said(), parent=caller, sender=f"task:{caller}").run
@@ -122,7 +99,7 @@ def test_while_all_drain_an_agent_may_still_call_another(ada, echo, countdown, s
         accept.accept(ada.principal, countdown, said(), parent=caller, sender=f"task:{caller}")
 
 
-async def test_an_agent_that_answers_with_messages_is_not_asked_while_it_is_paused(ada, agent, said):
+async def test_paused_agent_gives_no_direct_answers(ada, agent, said):
     quick = await agent("Counting")
     known = said("known")
     first = await send.send(ada.principal, quick, known)
@@ -134,7 +111,7 @@ async def test_an_agent_that_answers_with_messages_is_not_asked_while_it_is_paus
     assert await Message.objects.acount() == 2
 
 
-async def test_a_worker_starts_the_queue_of_a_resumed_agent_at_once(worker, ada, echo, said):
+async def test_resumed_queue_starts_at_once(worker, ada, echo, said):
     await db.run(activity.set_activity, echo, PAUSED)
     sent = await send.send(ada.principal, echo, said())
     await db.run(activity.set_activity, echo, ACTIVE)
@@ -142,16 +119,14 @@ async def test_a_worker_starts_the_queue_of_a_resumed_agent_at_once(worker, ada,
         assert await send.wait_until_settled(sent.context, sent.task, 0, lambda task: task.state) == "completed"
 
 
-def test_its_card_says_that_an_agent_is_paused(echo, set_to):
-    assert cards.health_extension(echo)["params"] == {"status": "ok"}
-    set_to(PAUSED)
-    assert cards.health_extension(Agent.objects.get())["params"]["status"] == "unavailable"
-    assert "paused" in cards.health_extension(Agent.objects.get())["params"]["reason"]
-
-
-def test_a_stuck_run_is_given_to_another_worker_and_the_first_one_can_write_nothing_more(ada, echo, said, published):
-    Agent.objects.update(retry_safe=True)
+def test_stuck_run_is_given_back_if_repeatable(ada, echo, said, published):
+    waiting = accept.accept(ada.principal, echo, said()).run
     stuck = begin(accept.accept(ada.principal, echo, said()).run, "stuck:1")
+    for retry_safe, run in ((True, waiting), (False, stuck.lease.run_id)):
+        Agent.objects.update(retry_safe=retry_safe)
+        with pytest.raises(UnsupportedOperation):
+            give_back(run)
+    Agent.objects.update(retry_safe=True)
     assert give_back(stuck.lease.run_id) == "stuck:1"
     assert published[-1] == stuck.lease.run_id
     with pytest.raises(LeaseLost):
@@ -162,12 +137,81 @@ def test_a_stuck_run_is_given_to_another_worker_and_the_first_one_can_write_noth
     assert state_of(stuck.task.pk) == "completed"
 
 
-def test_a_run_that_nobody_has_or_that_must_not_be_repeated_is_not_given_back(ada, echo, said, published):
-    Agent.objects.update(retry_safe=False)
-    run = accept.accept(ada.principal, echo, said()).run
-    with pytest.raises(UnsupportedOperation):
-        give_back(run)
-    begin(run)
-    with pytest.raises(UnsupportedOperation):
-        give_back(run)
-    assert Run.objects.get().state == "running"
+# Dependencies
+
+
+@pytest.fixture
+def depending(ada, echo, said):
+    def send(*depends, **fields):
+        metadata = {"metadata": {"dependsOn": [str(one.task) for one in depends]}} if depends else {}
+        return accept_and_publish(ada.principal, echo, said(**metadata), **fields)
+
+    return send
+
+
+def run_of(receipt):
+    return Run.objects.get(task=receipt.task)
+
+
+def test_dependent_task_starts_after_its_tasks(depending):
+    first, second = depending(), depending()
+    third = depending(first, second)
+    assert (state_of(third.task), run_of(third).state, third.run) == ("submitted", "waiting", None)
+    end(begin(first.run), Completed("one"))
+    dependencies.settle(Q())
+    assert run_of(third).state == "waiting", "the second works"
+    end(begin(second.run), Completed("two"))
+    dependencies.settle(Q())
+    run = run_of(third)
+    assert run.state == "queued"
+    assert [one.messages[-1].text for one in begin(run.pk).references] == ["one", "two"]
+    assert projection.differences(third.context) == []
+
+
+def test_dependent_task_fails_with_its_task(depending):
+    first = depending()
+    second = depending(first)
+    third = depending(second)
+    end(begin(first.run), Failed("no"))
+    for _ in range(2):
+        dependencies.settle(Q())
+    assert [state_of(one.task) for one in (second, third)] == ["failed", "failed"]
+    said = Task.objects.get(pk=second.task).status_message["parts"][0]["text"]
+    assert said == "The task of Echo that this one depends on was not completed: it is failed."
+    assert not Dependency.objects.exists()
+    assert state_of(depending(first).task) == "failed", "it had failed before"
+
+
+@pytest.mark.parametrize("how", ["deleted", "canceled"])
+def test_deleted_or_canceled_tasks_start_nothing(ada, echo, depending, how):
+    first = depending()
+    second = depending(first)
+    if how == "deleted":
+        Task.objects.filter(pk=first.task).delete()
+    else:
+        cancel.cancel_by_id(ada.principal, echo, str(second.task))
+        end(begin(first.run), Completed("one"))
+    dependencies.sweep()
+    assert state_of(second.task) == ("failed" if how == "deleted" else "canceled")
+    assert run_of(second).state not in ("waiting", "queued")
+    assert not Dependency.objects.exists()
+
+
+def test_called_task_cannot_depend_on_its_caller(depending):
+    caller = depending()
+    with pytest.raises(InvalidParams, match="cannot depend on one that called it"):
+        depending(caller, parent=caller.task)
+
+
+def test_what_has_no_effect_is_a_hint(ada, bob, echo, said):
+    own, theirs, other = [accept.accept(person.principal, echo, said()) for person in (ada, bob, bob)]
+    named = {"referenceTaskIds": [str(own.task), str(theirs.task), "none"]}
+    depends = {"metadata": {"dependsOn": [str(other.task)], "skillId": "fly"}}
+    sent = accept.accept(ada.principal, echo, said(**named, **depends))
+    assert sent.run is not None
+    task = Task.objects.get(pk=sent.task)
+    assert task.references == [str(own.task)]
+    for unseen in (theirs.task, other.task, "none"):
+        assert f"There is no task {unseen} that you may see. It has no effect." in task.metadata["hints"]
+    assert "Echo has no skill fly. It has " in str(task.metadata["hints"])
+    assert accept.hints_for(echo, said(referenceTaskIds=[str(own.task)]), [str(own.task)]) == []

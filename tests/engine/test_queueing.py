@@ -2,53 +2,36 @@
 
 import asyncio
 import datetime
-import threading
 import uuid
 
 import pytest
 from django.utils import timezone
 
-import db
 from agentkit import Completed, Failed, InputRequired, Rejected
 from apps.accounts.models import ApiKey, User
+from apps.conversations.queue import messages
+from apps.conversations.queue.messages import BeingSent, QueuedNotFound, QueueFull
+from apps.conversations.queue.models import QueuedMessage
+from apps.conversations.sessions import deletion
 from apps.engine import accept, cancel
 from apps.engine.queue import Lane
-from apps.features.queue import messages
-from apps.features.queue.messages import BeingSent, QueuedNotFound, QueueFull
-from apps.features.queue.models import QueuedMessage
-from apps.features.sessions import deletion
 from apps.record import projection
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.errors import KeyUsed
 from apps.record.execution import Run
-from apps.record.models import Blob, Context, Message, Task
+from apps.record.models import Blob, Context, Message
+from parley import db
+from tests.engine.delegating import until
+from tests.work.hand import published_keys
 from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("senders race in the database")]
 
 
-class Named(list):
-    """Session ids sent to workers; each sets the event."""
-
-    def __init__(self):
-        super().__init__()
-        self.came = threading.Event()
-
-    def append(self, session):
-        super().append(session)
-        self.came.set()
-
-    def clear(self):
-        super().clear()
-        self.came.clear()
-
-
 @pytest.fixture(autouse=True)
 def named(monkeypatch):
-    sessions = Named()
-    monkeypatch.setattr(messages, "publish_queue", sessions.append)
-    return sessions
+    return published_keys(monkeypatch)
 
 
 @pytest.fixture
@@ -57,14 +40,30 @@ async def working(ada, echo, said):
     return await db.run(begin, receipt.run)
 
 
-def text(words, key):
-    return compose([{"text": words}], key=key)
+@pytest.fixture
+async def talker(agent_at):
+    return await agent_at("tests.api.agents:Talker")
+
+
+FILE = {"raw": "A" * 400_000, "filename": "much.bin", "mediaType": "application/octet-stream"}
+
+
+def text(words, key, *files, **fields):
+    return compose([{"text": words}, *files], key=key, **fields)
 
 
 async def put(ada, working, *words):
     context = await Context.objects.select_related("agent").aget(pk=working.task.context_id)
     for one in words:
         assert await db.run(messages.enqueue, ada.principal, context, text(one, f"key-{one}"))
+    return context
+
+
+@pytest.fixture
+async def context(ada, working):
+    """A session in which "second" waits for work that has ended."""
+    context = await put(ada, working, "second")
+    await db.run(end, working, Completed("done"))
     return context
 
 
@@ -77,12 +76,17 @@ async def said_in(context):
     return [row.parts[0]["text"] async for row in said]
 
 
-async def newest_run(context):
-    task = await Task.objects.filter(context=context).order_by("-created_at").afirst()
-    return (await task.runs.alatest("turn")).pk
+async def long_ago():
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
+    await QueuedMessage.objects.aupdate(queued_at=then)
 
 
-async def test_it_is_sent_in_order_one_when_the_other_is_done(ada, working, named):
+async def claims_end():
+    past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=1)
+    await QueuedMessage.objects.aupdate(claimed_until=past)
+
+
+async def test_queued_messages_are_sent_in_order(ada, working, named):
     context = await put(ada, working, "second", "third")
     assert await messages.send_due(context.pk) == 0, "the agent works"
     assert await messages.send_due(uuid.uuid4()) == 0, "there is no such session"
@@ -90,39 +94,24 @@ async def test_it_is_sent_in_order_one_when_the_other_is_done(ada, working, name
     for sent, left in (("second", ["third"]), ("third", [])):
         named.clear()
         await db.run(end, held, Completed("done"))
-        assert await asyncio.to_thread(named.came.wait, 5), "the end of the work names the session"
-        assert named == [context.pk]
+        await until(lambda: named == [context.pk])  # the end of the work names the session
         assert await messages.send_due(context.pk) == 1
-        assert (await said_in(context))[-1] == sent
-        assert await waiting(context) == left
+        assert ((await said_in(context))[-1], await waiting(context)) == (sent, left)
         assert await messages.send_due(context.pk) == 0
-        held = await db.run(begin, await newest_run(context))
+        held = await db.run(begin, (await Run.objects.aget(state="queued")).pk)
     assert await db.run(projection.differences, context.pk) == []
 
 
-async def test_nothing_is_sent_for_who_was_switched_off(ada, working, settings):
+async def test_nothing_is_sent_for_inactive_people(ada, context, settings):
     settings.SWEEP_SECONDS = 0
-    context = await put(ada, working, "second")
-    await db.run(end, working, Completed("done"))
     await User.objects.filter(pk=ada.pk).aupdate(is_active=False)
-    assert await messages.send_due(context.pk) == 0
-    assert await db.run(messages.sweep_queues) == 0
+    assert (await messages.send_due(context.pk), await db.run(messages.QUEUES.sweep)) == (0, 0)
     await User.objects.filter(pk=ada.pk).aupdate(is_active=True)
-    assert await db.run(messages.sweep_queues) == 1
-    assert await messages.send_due(context.pk) == 1
-
-
-async def test_what_an_agent_answers_at_once_lets_all_go(ada, agent_at, said, working):
-    talker = await agent_at("tests.api.agents:Talker")
-    context = await put(ada, working, "second", "third")
-    await db.run(end, working, Completed("done"))
-    await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
-    assert await messages.send_due(context.pk) == 2
-    assert await said_in(context) == ["first", "second", "third"]
+    assert (await db.run(messages.QUEUES.sweep), await messages.send_due(context.pk)) == (1, 1)
 
 
 @pytest.mark.parametrize("outcome", [Failed("no"), Rejected("no"), InputRequired("Which?"), None])
-async def test_work_that_did_not_complete_holds_it(ada, echo, working, outcome, named):
+async def test_incomplete_work_holds_the_queue(ada, echo, working, outcome, named):
     context = await put(ada, working, "second")
     if outcome is None:
         await db.run(cancel.cancel_by_id, ada.principal, echo, str(working.task.pk))
@@ -131,50 +120,58 @@ async def test_work_that_did_not_complete_holds_it(ada, echo, working, outcome, 
     assert await messages.send_due(context.pk) == 0
     assert await db.run(messages.hold_reason, context)
     await long_ago()
-    named.clear()
-    assert await db.run(messages.sweep_queues) == 0
+    assert await db.run(messages.QUEUES.sweep) == 0
     assert await waiting(context) == ["second"]
-    row = await QueuedMessage.objects.aget()
-    sent = await messages.send_now(ada.principal, context, row.pk)
+    sent = await messages.send_now(ada.principal, context, (await QueuedMessage.objects.aget()).pk)
     answered = isinstance(outcome, InputRequired)
     assert (sent.task == working.task.pk) is answered, "the task that asks is told; otherwise it is the next"
     assert await waiting(context) == []
 
 
-async def long_ago():
-    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
-    await QueuedMessage.objects.aupdate(queued_at=then)
-
-
-async def test_what_the_queue_lost_the_sweep_finds_and_sends_once(ada, working, named):
-    context = await put(ada, working, "second")
-    await db.run(end, working, Completed("done"))
+async def test_sweep_finds_lost_queue_and_sends_once(context, named):
     await long_ago()
     named.clear()
-    assert await db.run(messages.sweep_queues) == 1
+    assert await db.run(messages.QUEUES.sweep) == 1
     assert set(named) == {context.pk}  # the end of the work may name it too
     assert sum(await asyncio.gather(*(messages.send_due(context.pk) for _ in range(4)))) == 1
     assert await said_in(context) == ["first", "second"]
-    assert await db.run(messages.sweep_queues) == 0
+    assert await db.run(messages.QUEUES.sweep) == 0
 
 
-async def test_a_sender_that_dies_before_it_has_sent_is_replaced_when_its_claim_ends(ada, working):
-    context = await put(ada, working, "second")
-    await db.run(end, working, Completed("done"))
+async def test_dead_sender_is_replaced_after_its_claim(ada, context):
     taken = await db.run(messages.claim_next, context.pk)
-    assert taken is not None
     assert await messages.send_due(context.pk) == 0
-    with pytest.raises(BeingSent):
-        await db.run(messages.edit, ada.principal, context, taken.row.pk, "something else")
-    with pytest.raises(BeingSent):
-        await db.run(messages.remove, ada.principal, context, taken.row.pk)
+    for change in ((messages.edit, "something else"), (messages.remove,)):
+        with pytest.raises(BeingSent):
+            await db.run(change[0], ada.principal, context, taken.row.pk, *change[1:])
     await claims_end()
     assert await messages.send_due(context.pk) == 1
     assert await said_in(context) == ["first", "second"]
 
 
-async def test_a_message_that_a_key_queued_counts_for_the_key(ada, working):
-    context = await Context.objects.select_related("agent").aget(pk=working.task.context_id)
+class Died(BaseException):
+    """Like kill -9."""
+
+
+async def test_sender_that_died_after_sending_repeats_nothing(ada, talker, context, monkeypatch):
+    def die(taken):
+        raise Died
+
+    await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
+    with monkeypatch.context() as patch:
+        patch.setattr(messages, "delete_sent", die)
+        with pytest.raises(Died):
+            await messages.send_due(context.pk)
+    row = await QueuedMessage.objects.aget()
+    with pytest.raises(QueuedNotFound):
+        await db.run(messages.edit, ada.principal, context, row.pk, "something else")
+    await claims_end()
+    assert await messages.send_due(context.pk) == 0
+    assert (await said_in(context), await waiting(context)) == (["first", "second"], [])
+
+
+async def test_message_queued_by_a_key_counts_for_it(ada, working):
+    context = await put(ada, working)
     key = await db.run(lambda: ApiKey.issue(ada, "one")[0])
     await db.run(lambda: messages.enqueue(key.principal, context, text("second", "a key")))
     await db.run(end, working, Completed("done"))
@@ -183,95 +180,49 @@ async def test_a_message_that_a_key_queued_counts_for_the_key(ada, working):
     assert Lane.read(sent.lane).key == str(key)
 
 
-async def claims_end():
-    past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=1)
-    await QueuedMessage.objects.aupdate(claimed_until=past)
-
-
-async def test_a_sender_that_dies_after_it_has_sent_is_not_repeated(ada, agent_at, working, monkeypatch):
-    talker = await agent_at("tests.api.agents:Talker")
-    context = await put(ada, working, "second")
-    await db.run(end, working, Completed("done"))
-    await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
-    monkeypatch.setattr(messages, "delete_sent", dies := _Dying())
-    with pytest.raises(_Died):
-        await messages.send_due(context.pk)
-    assert dies.called
-    monkeypatch.undo()
-    row = await QueuedMessage.objects.aget()
-    with pytest.raises(QueuedNotFound):
-        await db.run(messages.edit, ada.principal, context, row.pk, "something else")
-    await claims_end()
-    assert await messages.send_due(context.pk) == 0
-    assert await said_in(context) == ["first", "second"]
-    assert await waiting(context) == []
-
-
-class _Died(BaseException):
-    """Like kill -9."""
-
-
-class _Dying:
-    called = False
-
-    def __call__(self, taken):
-        self.called = True
-        raise _Died
-
-
-async def test_sending_now_tells_the_task_that_works(ada, working):
+async def test_message_sent_now_goes_to_running_task(ada, working):
     context = await put(ada, working, "second", "third")
     third = await QueuedMessage.objects.aget(message_id="key-third")
     sent = await messages.send_now(ada.principal, context, third.pk)
-    assert sent.task == working.task.pk
-    assert await waiting(context) == ["second"]
+    assert (sent.task, await waiting(context)) == (working.task.pk, ["second"])
     assert await db.run(end, working, Completed("done")) is not None, "it is the task's next turn"
     with pytest.raises(QueuedNotFound):
         await messages.send_now(ada.principal, context, third.pk)
 
 
-async def test_who_begins_work_at_the_same_moment_comes_first(ada, echo, said, working, monkeypatch):
-    context = await put(ada, working, "second")
-    await db.run(end, working, Completed("done"))
+async def test_work_begun_meanwhile_comes_first(ada, echo, said, context, monkeypatch):
     taken = await db.run(messages.claim_next, context.pk)
     monkeypatch.setattr(messages, "claim_next", lambda _: taken)
     await db.run(accept.accept, ada.principal, echo, said("meanwhile", contextId=context.context_id))
     assert await messages.send_due(context.pk) == 0
-    assert await said_in(context) == ["first", "meanwhile"]
-    assert await waiting(context) == ["second"]
+    assert (await said_in(context), await waiting(context)) == (["first", "meanwhile"], ["second"])
 
 
-async def test_what_cannot_be_sent_says_why_and_what_follows_waits_for_it(ada, echo, working):
+async def test_refused_message_says_why_and_holds_the_rest(ada, echo, working):
     context = await put(ada, working, "second", "third")
     await db.run(end, working, Completed("done"))
-    echo.access = "groups"
-    await echo.asave()
-    assert await messages.send_due(context.pk) == 0
-    row = await QueuedMessage.objects.afirst()
-    assert "may not use it" in row.problem
-    echo.access = "authenticated"
-    await echo.asave()
-    assert await messages.send_due(context.pk) == 0
+    for access in ("groups", "authenticated"):
+        echo.access = access
+        await echo.asave()
+        assert await messages.send_due(context.pk) == 0
+        row = await QueuedMessage.objects.afirst()
+        assert "may not use it" in row.problem
     await db.run(messages.edit, ada.principal, context, row.pk, "second, said again")
     assert await messages.send_due(context.pk) == 1
     assert (await said_in(context))[-1] == "second, said again"
 
 
-async def test_the_same_key_queues_once_also_after_it_was_sent(ada, working):
-    context = await put(ada, working, "second")
-    add = messages.enqueue
-    assert not await db.run(add, ada.principal, context, text("second", "key-second"))
-    with pytest.raises(KeyUsed):
-        await db.run(add, ada.principal, context, text("another", "key-second"))
-    await db.run(end, working, Completed("done"))
-    assert await messages.send_due(context.pk) == 1
-    assert not await db.run(add, ada.principal, context, text("second", "key-second"))
-    with pytest.raises(KeyUsed):
-        await db.run(add, ada.principal, context, text("another", "key-second"))
+async def test_one_key_queues_once(ada, context):
+    for moment in ("before", "after it was sent"):
+        if moment != "before":
+            assert await messages.send_due(context.pk) == 1
+        assert not await db.run(messages.enqueue, ada.principal, context, text("second", "key-second"))
+        with pytest.raises(KeyUsed):
+            await db.run(messages.enqueue, ada.principal, context, text("another", "key-second"))
     assert await waiting(context) == []
 
 
-async def test_a_queue_is_not_endless_and_what_was_deleted_comes_back_only_where_there_is_room(ada, working):
+async def test_full_queue_takes_nothing_more(ada, working):
     context = await put(ada, working, *map(str, range(messages.MAX_QUEUED)))
     with pytest.raises(QueueFull):
         await db.run(messages.enqueue, ada.principal, context, text("no", "one too many"))
@@ -283,29 +234,21 @@ async def test_a_queue_is_not_endless_and_what_was_deleted_comes_back_only_where
         await db.run(messages.undo_remove, ada.principal, context, row.pk)
 
 
-FILE = {"raw": "A" * 400_000, "filename": "much.bin", "mediaType": "application/octet-stream"}
-
-
-async def uses():
-    return [blob.uses async for blob in Blob.objects.all()]
-
-
 async def forgotten():
     """Deleted messages are gone after the undo period."""
     long_ago = timezone.now() - datetime.timedelta(seconds=messages.REMOVED_SECONDS + 1)
     await QueuedMessage.everything.exclude(removed_at=None).aupdate(removed_at=long_ago)
-    await db.run(messages.sweep_queues)
+    await db.run(messages.erase_removed)
 
 
-async def test_what_was_deleted_is_had_back_whole_and_in_its_place(ada, working):
+async def test_deleted_message_is_restored_in_its_place(ada, working):
     context = await put(ada, working)
     for key in "abc":
-        said = compose([{"text": key}, FILE], key=key, references=[working.task.pk])
-        await db.run(messages.enqueue, ada.principal, context, said)
+        await db.run(messages.enqueue, ada.principal, context, text(key, key, FILE, references=[working.task.pk]))
     before = [row async for row in QueuedMessage.objects.all()]
     await db.run(messages.remove, ada.principal, context, before[1].pk)
-    assert [row.message_id async for row in QueuedMessage.objects.all()] == ["a", "c"]
-    again = said | {"messageId": "b", "parts": [{"text": "b"}, FILE]}
+    assert await waiting(context) == ["a", "c"]
+    again = text("b", "b", FILE, references=[working.task.pk])
     assert not await db.run(messages.enqueue, ada.principal, context, again)
     for _ in range(2):
         await db.run(messages.undo_remove, ada.principal, context, before[1].pk)
@@ -313,26 +256,26 @@ async def test_what_was_deleted_is_had_back_whole_and_in_its_place(ada, working)
     assert [(row.pk, row.message) for row in after] == [(row.pk, row.message) for row in before]
 
 
-async def test_what_was_deleted_is_never_sent_and_gone_after_a_while(ada, working):
-    context = await put(ada, working, "one")
+async def test_deleted_message_is_not_sent_and_erased(ada, context):
     row = await QueuedMessage.objects.aget()
     await db.run(messages.remove, ada.principal, context, row.pk)
-    await db.run(end, working, Completed("done"))
     assert await messages.send_due(context.pk) == 0
     with pytest.raises(QueuedNotFound):
         await messages.send_now(ada.principal, context, row.pk)
-    await db.run(messages.sweep_queues)
+    await db.run(messages.erase_removed)
     assert await QueuedMessage.everything.acount() == 1
     await forgotten()
-    assert await QueuedMessage.everything.acount() == 0
     with pytest.raises(QueuedNotFound):
         await db.run(messages.undo_remove, ada.principal, context, row.pk)
 
 
-async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
+async def test_files_are_kept_while_they_wait(ada, talker, working):
+    async def uses():
+        return [blob.uses async for blob in Blob.objects.all()]
+
     context = await put(ada, working)
     for key in "ab":
-        await db.run(messages.enqueue, ada.principal, context, compose([{"text": key}, FILE], key=key))
+        await db.run(messages.enqueue, ada.principal, context, text(key, key, FILE))
     assert await uses() == [2]
     rows = [row async for row in QueuedMessage.objects.all()]
     await db.run(messages.edit, ada.principal, context, rows[0].pk, "")
@@ -341,7 +284,6 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     await forgotten()
     assert await uses() == [1]
     await db.run(end, working, Completed("done"))
-    talker = await agent_at("tests.api.agents:Talker")
     await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
     assert await messages.send_due(context.pk) == 0, "the agent takes words alone"
     assert "Remove “much.bin”" in (await QueuedMessage.objects.aget()).problem
@@ -350,19 +292,14 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     assert await uses() in ([0], [])
 
 
-async def test_a_long_text_that_is_kept_in_a_file_is_edited_and_its_file_goes(ada, working, settings):
+async def test_edited_long_text_replaces_its_file(ada, working, settings):
     settings.INLINE_PART_BYTES, settings.UNUSED_FILE_SECONDS = 100, -1
     context = await put(ada, working)
     file = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
-    message = compose([{"text": "first " * 100}, file], key="long")
-    await db.run(messages.enqueue, ada.principal, context, message)
-    row = await QueuedMessage.objects.aget()
-    [stored] = await db.run(list, Blob.objects.all())
-    await db.run(messages.edit, ada.principal, context, row.pk, "second " * 100)
-    row = await QueuedMessage.objects.aget()
-    assert [await db.run(blobs.inline, part) for part in row.parts] == [{"text": "second " * 100}, file]
-    [kept] = await db.run(list, Blob.objects.filter(uses__gt=0))
-    assert kept.sha256 == row.parts[0]["stored"]["sha256"] != stored.sha256
-    await db.run(messages.edit, ada.principal, context, row.pk, "third")
-    assert (await QueuedMessage.objects.aget()).parts == [{"text": "third"}, file]
-    assert not await Blob.objects.filter(uses__gt=0).aexists()
+    await db.run(messages.enqueue, ada.principal, context, text("first " * 100, "long", file))
+    for words, files in (("second " * 100, 1), ("third", 0)):
+        row = await QueuedMessage.objects.aget()
+        await db.run(messages.edit, ada.principal, context, row.pk, words)
+        row = await QueuedMessage.objects.aget()
+        assert [await db.run(blobs.inline, part) for part in row.parts] == [{"text": words}, file]
+        assert await Blob.objects.filter(uses__gt=0).acount() == files

@@ -9,17 +9,16 @@ from contextlib import contextmanager
 import pytest
 from django.utils import timezone
 
-import db
-import outbound
 from apps.agents.registration import register_hosted
+from apps.credentials import lending, oauth, requests
+from apps.credentials.models import Credential
+from apps.credentials.requests import GivenCredential
 from apps.engine import accept
-from apps.features.credentials import lending, oauth, requests
-from apps.features.credentials.models import Credential
-from apps.features.credentials.requests import GivenCredential
 from apps.record.models import Task
+from parley import db, outbound
 from tests import authorization_server
 from tests.engine.agents import Calendar
-from tests.engine.delegating import until
+from tests.engine.delegating import task_of, until, words
 from tests.working import begin, carry_out
 
 pytestmark = [
@@ -62,6 +61,12 @@ def accepted(ada, calendar, said):
     return accepting
 
 
+@pytest.fixture
+async def run(expired, accepted):
+    """A turn that needs the token."""
+    return await db.run(begin, (await accepted()).run)
+
+
 @contextmanager
 def held(server):
     """The service has the request and does not answer yet."""
@@ -89,9 +94,8 @@ async def test_two_runs_renew_one_token_once(server, expired, accepted):
     assert again.secret == server.issued[4]
 
 
-async def test_kept_refresh_token_is_used_again(server, expired, accepted):
+async def test_kept_refresh_token_is_used_again(server, expired, run):
     server.rotates = False
-    run = await db.run(begin, (await accepted()).run)
     for _ in range(2):
         await lending.lend(run, "calendar")
         assert (await Credential.objects.aget()).refresh_token == expired.refresh_token
@@ -100,7 +104,7 @@ async def test_kept_refresh_token_is_used_again(server, expired, accepted):
 
 
 @pytest.mark.parametrize("has_refresh_token", [True, False])
-async def test_a_grant_that_ended_is_asked_for(server, expired, accepted, has_refresh_token):
+async def test_ended_grant_is_asked_for(server, expired, accepted, has_refresh_token):
     if has_refresh_token:
         server.forget_grants()
     else:
@@ -121,22 +125,20 @@ async def test_a_grant_that_ended_is_asked_for(server, expired, accepted, has_re
     assert (task.state, (await Credential.objects.aget()).lapsed_at) == ("working", None)
 
 
-async def test_a_service_that_is_down_ends_no_grant(server, expired, accepted):
+async def test_service_that_is_down_ends_no_grant(server, expired, accepted):
     server.fails = (503, {})
     sent = await accepted()
     await carry_out(sent.run)
-    task = await Task.objects.aget(pk=sent.task)
-    assert task.state == "failed"
-    assert "could not be renewed" in task.status_message["parts"][0]["text"]
+    task = await task_of(sent.task)
+    assert (task.state, "could not be renewed" in words(task)) == ("failed", True)
     assert (await Credential.objects.aget()).refresh_token == expired.refresh_token
     server.fails = None
     later = await accepted()
     await carry_out(later.run)
-    assert (await Task.objects.aget(pk=later.task)).state == "completed"
+    assert (await task_of(later.task)).state == "completed"
 
 
-async def test_tokens_renewed_during_a_disconnect_are_revoked(server, expired, accepted, ada):
-    run = await db.run(begin, (await accepted()).run)
+async def test_tokens_renewed_during_a_disconnect_are_revoked(server, expired, run, ada):
     with held(server) as arrived:
         lending_it = asyncio.ensure_future(lending.lend(run, "calendar"))
         await arrived
@@ -146,23 +148,17 @@ async def test_tokens_renewed_during_a_disconnect_are_revoked(server, expired, a
     assert (await Credential.objects.aget()).secret == ""
 
 
-async def test_a_canceled_run_loses_no_renewed_token(server, expired, accepted):
-    run = await db.run(begin, (await accepted()).run)
+async def test_canceled_run_loses_no_renewed_token(server, expired, run):
     with held(server) as arrived:
         lending_it = asyncio.ensure_future(lending.lend(run, "calendar"))
         await arrived
         lending_it.cancel()
         with pytest.raises(asyncio.CancelledError):
             await lending_it
-
-    def is_kept():
-        return Credential.objects.get().refresh_token == server.issued[-1] != expired.refresh_token
-
-    await until(is_kept)
+    await until(lambda: Credential.objects.get().refresh_token == server.issued[-1] != expired.refresh_token)
 
 
-async def test_a_renewal_that_died_is_taken_over(server, expired, accepted):
-    run = await db.run(begin, (await accepted()).run)
+async def test_dead_renewal_is_taken_over(server, run):
     past = timezone.now() - datetime.timedelta(seconds=1)
     await Credential.objects.aupdate(renewing_until=past)
     assert (await lending.lend(run, "calendar")).secret == server.issued[2]

@@ -1,19 +1,26 @@
-"""The router passes a message on to the best agent, and answers what fits none."""
+"""The router passes a message on to the best agent: by words, and by meaning where a model is configured."""
+
+import asyncio
+import json
+import logging
 
 import pytest
 
-import db as database
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.negotiation import Measurements, WorkRequest, assess
 from apps.agents.registration import register_hosted
 from apps.agents.search import SkillMatch
-from apps.engine import send
-from apps.engine.send import wait_until_settled
-from apps.features.routing.choosing import DelegatedTask, choose, listing, made_for, misnamed, situation_of
-from apps.features.routing.router import FORMER_ASSISTANT, register_house_agents
 from apps.record import projection
-from apps.record.models import Context, Event, Message, Task
+from apps.record.models import Event, Message, Task
+from apps.routing import embeddings, ranking
+from apps.routing.choosing import DelegatedTask, choose, listing, made_for, misnamed, situation_of
+from apps.routing.router import register_house_agents
+from parley import db
+from parley import db as database
+from tests.engine.delegating import done
+from tests.engine.delegating import words as told
+from tests.outbound.receiving import answer, server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,8 +39,9 @@ def chosen(text, *scores, earlier=None):
     return choose(text, ranked, before)
 
 
-def test_a_message_goes_to_whom_it_names_or_who_worked_before_or_who_fits_best():
-    table = [
+@pytest.mark.parametrize(
+    ("text", "scores", "earlier", "slug", "refines"),
+    [
         ("paint", [("cook", 0.31), ("paint", 0.5)], None, "paint", False),
         ("@cook paint", [("cook", 0.0), ("paint", 0.9)], None, "cook", False),
         ("make it shorter", [("cook", 0.0), ("paint", 0.1)], "cook", "cook", True),
@@ -43,21 +51,29 @@ def test_a_message_goes_to_whom_it_names_or_who_worked_before_or_who_fits_best()
         ("@paint this", [("cook", 0.9), ("paint", 0.0)], "cook", "paint", False),
         ("paint", [("paint", 0.5)], "gone", "paint", False),
         ("write to me@cook or cook", [("cook", 0.4)], None, "cook", False),
-    ]
-    for text, scores, earlier, slug, refines in table:
-        choice = chosen(text, *scores, earlier=earlier)
-        assert choice, text
-        assert (choice.slug, list(choice.refines)) == (slug, ["the task before"] if refines else []), text
-    assert "A 0.90 (shares the words a); B 0.50" in chosen("x", ("a", 0.9), ("b", 0.5)).why
+    ],
+)
+def test_named_earlier_or_best_agent_is_chosen(text, scores, earlier, slug, refines):
+    choice = chosen(text, *scores, earlier=earlier)
+    assert choice
+    assert (choice.slug, list(choice.refines)) == (slug, ["the task before"] if refines else [])
 
 
-def test_nobody_is_chosen_for_greetings_and_what_fits_nobody():
+@pytest.mark.parametrize("greeting", ["Hello", "hi, thanks!", "Hello, what can you do?"])
+def test_nobody_is_chosen_for_greetings(greeting):
+    assert chosen(greeting, ("hello", 0.9), earlier="hello") is None
+
+
+def test_unfit_agents_are_not_chosen():
     assert chosen("bake", ("cook", 0.29)) is None
-    for greeting in ("Hello", "hi, thanks!", "Hello, what can you do?"):
-        assert chosen(greeting, ("hello", 0.9), earlier="hello") is None
+    assert choose("x", [fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE)]) is None
+    desk = fitting("desk", 0.9)
+    desk.agent.skills[0]["tags"] = ["router"]  # those are chosen by name only
+    ranked = [desk, fitting("cook", 0.5)]
+    assert [choose(text, ranked).slug for text in ("bake", "@desk bake")] == ["cook", "desk"]
 
 
-def test_a_name_without_an_agent_is_told_which_there_are():
+def test_unknown_name_is_told_the_known():
     known = [fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE), fitting("cook", 0.0)]
     assert misnamed("@cook bake", known) is None
     assert misnamed("ask @secret", known) is None
@@ -67,22 +83,10 @@ def test_a_name_without_an_agent_is_told_which_there_are():
         assert "@gone:" not in listing(name, known)
 
 
-def test_files_without_words_go_to_whom_they_are_made_for():
+def test_files_go_to_whom_they_are_for():
     table, anything = fitting("table", 0.0, input_modes=["text/csv"]), fitting("echo", 0.0, input_modes=["*/*"])
     assert made_for(["text/csv"], [anything, table]).slug == "table"
     assert made_for(["image/png"], [anything, table]) is None
-
-
-def test_an_agent_that_passes_messages_on_is_chosen_only_by_name():
-    desk = fitting("desk", 0.9)
-    desk.agent.skills[0]["tags"] = ["router"]
-    ranked = [desk, fitting("cook", 0.5)]
-    assert choose("bake", ranked).slug == "cook"
-    assert choose("@desk bake", ranked).slug == "desk"
-
-
-def test_an_agent_that_cannot_work_is_not_chosen():
-    assert choose("x", [fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE)]) is None
 
 
 @pytest.fixture
@@ -92,107 +96,166 @@ def cast(worker, echo, countdown):
     return Agent.objects.get(slug="router")
 
 
-async def routed(principal, agent, message):
-    sent = await send.send(principal, agent, message)
-    return await wait_until_settled(sent.context, sent.task, sent.index, lambda task: task, sent.since)
-
-
-def words(task):
-    return [part["text"] for part in task.status_message["parts"]]
-
-
 def children_of(task):
     return list(Task.objects.filter(parent=task.pk).select_related("agent"))
 
 
-async def test_an_answer_that_was_passed_on_is_that_of_its_agent(ada, cast, said):
-    task = await routed(ada.principal, cast, said("count down from 2, please"))
-    assert (task.state, words(task)) == ("completed", ["Lift-off."])
+async def test_answer_that_was_passed_on_names_its_author(ada, cast, said):
+    task = await done(ada.principal, cast, said("count down from 2, please"))
+    assert (task.state, told(task)) == ("completed", "Lift-off.")
     [child] = await database.run(children_of, task)
     assert (child.agent.slug, child.state, child.owner_id) == ("countdown", "completed", ada.pk)
+    artifact = await task.artifacts.aget()
+    assert (artifact.name, [part["text"] for part in artifact.parts]) == ("countdown", ["2\n", "1\n"])
+    author = await Message.objects.select_related("agent").aget(task=task, role=Message.Role.AGENT)
+    assert author.agent == child.agent
+    progress = await Event.objects.filter(task=task, payload__has_key="progress").afirst()
+    assert "(shares the words count" in progress.payload["progress"]["detail"]
+    assert await database.run(projection.differences, task.context_id) == []
+    situation = await database.run(lambda: situation_of(task.pk, task.messages.first().message_id))
+    assert situation.current == DelegatedTask("countdown", "Countdown", str(child.pk), True)
+    assert situation.previous is None
 
-    def look():
-        artifacts = [(one.name, [part["text"] for part in one.parts]) for one in task.artifacts.all()]
-        assert artifacts == [("countdown", ["2\n", "1\n"])]
-        assert Message.objects.get(task=task, role=Message.Role.AGENT).agent == child.agent
-        progress = [one.payload["progress"] for one in Event.objects.filter(task=task, payload__has_key="progress")]
-        assert "(shares the words count" in progress[0]["detail"]
-        assert projection.differences(task.context_id) == []
 
-    await database.run(look)
-
-
-async def test_an_agent_cannot_speak_for_one_that_it_did_not_call(ada, cast, said):
+async def test_agent_cannot_speak_for_others(ada, cast, said):
     own = await database.run(register_hosted, "imitator", "tests.engine.calling_agents:Imitator")
-    task = await routed(ada.principal, own, said("count down from 1"))
-    author = await database.run(Message.objects.select_related("agent").get, task=task, role=Message.Role.AGENT)
-    assert author.agent == own
+    task = await done(ada.principal, own, said("count down from 1"))
+    assert (await Message.objects.aget(task=task, role=Message.Role.AGENT)).agent_id == own.pk
 
 
-async def test_it_chooses_among_listed_agents(ada, cast, said):
-    await database.run(lambda: Agent.objects.filter(slug="countdown").update(listed=False))
-    for text in ("count down from 2, please", "@countdown 2"):
-        task = await routed(ada.principal, cast, said(text))
-        assert task.state == "completed"
-        assert "@countdown:" not in words(task)[0]
-        assert await database.run(children_of, task) == []
+async def test_conversation_stays_with_its_agent(ada, cast, said):
+    tasks, children = [], []
+    for text in ("count down from 2, please", "now from 1", "@echo hello", "and again"):
+        where = {"contextId": str(tasks[0].context_id)} if tasks else {}
+        tasks.append(await done(ada.principal, cast, said(text, **where)))
+        children += await database.run(children_of, tasks[-1])
+    assert [child.agent.slug for child in children] == ["countdown", "countdown", "echo", "echo"]
+    assert [child.references for child in children] == [[], [str(children[0].pk)], [], [str(children[2].pk)]]
 
 
-async def test_a_conversation_stays_with_its_agent_until_it_asks_for_another(ada, cast, said):
-    first = await routed(ada.principal, cast, said("count down from 2, please"))
-    context = await database.run(lambda: Context.objects.get(pk=first.context_id).context_id)
-    children = []
-    for text in ("now from 1", "@echo hello", "and again"):
-        task = await routed(ada.principal, cast, said(text, contextId=context))
-        [child] = await database.run(children_of, task)
-        children.append(child)
-    assert [child.agent.slug for child in children] == ["countdown", "echo", "echo"]
-    [begun] = await database.run(children_of, first)
-    assert [child.references for child in children] == [[str(begun.pk)], [], [str(children[1].pk)]]
-
-
-async def test_a_question_of_the_chosen_agent_is_asked_and_answered_through_it(ada, cast, said):
-    asking = await routed(ada.principal, cast, said("count down from 99999999"))
-    assert asking.state == "input-required"
-    assert "Which number shall I start from?" in words(asking)[0]
-    ended = await routed(ada.principal, cast, said("2", taskId=str(asking.pk)))
-    assert (ended.state, words(ended)[-1]) == ("completed", "Lift-off.")
+async def test_question_is_answered_through_the_router(ada, cast, said):
+    asking = await done(ada.principal, cast, said("count down from 99999999"))
+    assert (asking.state, "Which number shall I start from?" in told(asking)) == ("input-required", True)
+    ended = await done(ada.principal, cast, said("2", taskId=str(asking.pk)))
+    assert (ended.state, told(ended).endswith("Lift-off.")) == ("completed", True)
     assert len(await database.run(children_of, ended)) == 1
 
 
-async def test_it_works_in_its_callers_name(ada, cast, said, hello_for_all):
-    helped = await routed(ada.principal, cast, said("@club hello"))
-    assert helped.state == "completed"
-    assert "There is no agent @club" in words(helped)[0]
-    assert "@club:" not in words(helped)[0]
-    await database.run(Agent.objects.filter(pk=cast.pk).update, access=Agent.Access.PUBLIC)
-    agent = await database.run(Agent.objects.get, pk=cast.pk)
-    nobody = await routed(ANONYMOUS, agent, said("@nobody there?"))
-    assert "@hello:" in words(nobody)[0]
-    assert "@echo:" not in words(nobody)[0]
-
-
-@pytest.fixture
-def hello_for_all(db):
-    return register_hosted("hello", "examples.agents.hello:Hello", access=Agent.Access.PUBLIC)
-
-
-async def test_a_turn_that_is_taken_again_stays_with_what_it_began(ada, cast, said):
-    task = await routed(ada.principal, cast, said("count down from 1"))
-    [child] = await database.run(children_of, task)
-    said_before = await database.run(lambda: task.messages.first().message_id)
-    situation = await database.run(situation_of, task.pk, said_before)
-    assert situation.current == DelegatedTask("countdown", "Countdown", str(child.pk), True)
-    assert situation.previous is None
+async def test_router_knows_only_its_callers_agents(ada, cast, said):
+    await database.run(register_hosted, "hello", "examples.agents.hello:Hello", access=Agent.Access.PUBLIC)
+    await Agent.objects.filter(slug="countdown").aupdate(listed=False)
+    await Agent.objects.filter(pk=cast.pk).aupdate(access=Agent.Access.PUBLIC)
+    router = await Agent.objects.aget(pk=cast.pk)
+    for principal, text, listed, unlisted in (
+        (ada.principal, "@club hello", "@echo:", "@club:"),
+        (ada.principal, "@countdown 2", "@echo:", "@countdown:"),
+        (ANONYMOUS, "@nobody there?", "@hello:", "@echo:"),
+    ):
+        task = await done(principal, router, said(text))
+        assert (task.state, "There is no agent @" in told(task)) == ("completed", True)
+        assert listed in told(task)
+        assert unlisted not in told(task)
+        assert await database.run(children_of, task) == []
 
 
 def test_registering_leaves_what_people_changed(echo):
     register_house_agents()
     Agent.objects.filter(slug="router").update(access=Agent.Access.PUBLIC)
-    Agent.objects.filter(slug="assistant").update(handler=FORMER_ASSISTANT)
     register_house_agents()
     assert Agent.objects.get(slug="router").access == Agent.Access.PUBLIC
-    assert Agent.objects.get(slug="assistant").handler == "apps.features.routing.assistant:Assistant"
+    Agent.objects.update(handler=echo.handler, name="My own")
+    register_house_agents()
+    Agent.objects.filter(slug="router").update(handler="apps.features.routing.router:Router")  # of a version before
+    register_house_agents()
+    assert Agent.objects.get(slug="router").handler == "apps.routing.router:Router"
     Agent.objects.update(handler=echo.handler, name="My own")
     register_house_agents()
     assert set(Agent.objects.filter(slug__in=["router", "assistant"]).values_list("name", flat=True)) == {"My own"}
+
+
+# Meaning
+
+
+def vector_of(text):
+    """The test model's vector: two directions and a rest."""
+    horse = any(word in text.lower() for word in ("horse", "pony", "echo"))
+    number = any(word in text.lower() for word in ("count", "integer"))
+    return [3.0 * horse, 2.0 * number, 0.1]
+
+
+async def embed(request, writer):
+    _, _, body = request.partition(b"\r\n\r\n")
+    asked = json.loads(body)
+    rows = [{"index": at, "embedding": vector_of(text)} for at, text in enumerate(asked["input"])]
+    writer.write(answer(json.dumps({"data": rows[::-1]}).encode(), "200 OK", "Content-Type: application/json"))
+    await writer.drain()
+
+
+@pytest.fixture
+def model(settings):
+    """Settings of a model; tests set the URL. `LLM_BASE_URL`'s host may be called."""
+    settings.EMBEDDING_MODEL, settings.LLM_API_KEY, settings.EMBEDDING_SECONDS = "embedder", "a-secret", 2.0
+    embeddings._kept = {}
+    return settings
+
+
+async def ranked(ada, text):
+    found = await ranking.rank_agents(ada.principal, WorkRequest(text))
+    return {one.agent.slug: one for one in found}
+
+
+async def test_meaning_is_blended_with_words(ada, echo, countdown, model):
+    async with server(embed) as service:
+        model.LLM_BASE_URL = f"{service.url}v1"
+        found = await ranked(ada, "a pony")
+        assert list(found) == ["echo", "countdown"]
+        [match] = found["echo"].matches
+        assert match.score == pytest.approx(0.5, abs=0.01)  # half of the similarity; no shared words
+        assert "means something like it (1.00)" in match.reasons
+        assert found["countdown"].subscores.skill < 0.05
+        request = service.requests[0]
+        assert request.startswith(b"POST /v1/embeddings HTTP/1.1")
+        assert b"authorization: bearer a-secret" in request.lower()
+        assert json.loads(request.partition(b"\r\n\r\n")[2])["model"] == "embedder"
+
+
+async def test_skills_are_embedded_once_until_changed(ada, echo, countdown, model):
+    async with server(embed) as service:
+        model.LLM_BASE_URL = service.url.rstrip("/")
+        for text in ("a pony", "an integer"):
+            await ranked(ada, text)
+        inputs = [json.loads(one.partition(b"\r\n\r\n")[2])["input"] for one in service.requests]
+        assert [len(one) for one in inputs] == [3, 1]
+        await db.run(register_hosted, "third", "examples.agents.hello:Hello")
+        await ranked(ada, "a pony")
+        assert len(json.loads(service.requests[-1].partition(b"\r\n\r\n")[2])["input"]) == 2
+
+
+async def slow(request, writer):
+    await asyncio.sleep(30)
+
+
+ROW = {"index": 0, "embedding": [1.0]}
+
+
+TROUBLE = {
+    "an error": answer(b"{}", "500 Internal Server Error"),
+    "a redirect": answer(b"", "302 Found", "Location: http://127.0.0.1:1/"),
+    "a tower of lists": answer(b"[" * 200_000),
+    "too few": answer(json.dumps({"data": [ROW]}).encode()),
+    "no direction": answer(json.dumps({"data": [ROW | {"embedding": [0.0]}] * 2}).encode()),
+    "silence": slow,
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+async def test_without_working_model_words_decide(ada, echo, model, caplog, trouble):
+    model.EMBEDDING_SECONDS = 0.3
+    async with server(TROUBLE[trouble]) as service:
+        model.LLM_BASE_URL = service.url.rstrip("/")
+        with caplog.at_level(logging.WARNING, "parley.engine"):
+            found = await ranked(ada, "echo")
+    assert found["echo"].subscores.skill > 0.4
+    assert found["echo"].matches[0].likeness is None
+    assert "compared by their words alone" in caplog.text
+    assert "a-secret" not in caplog.text

@@ -1,57 +1,50 @@
-"""A worker process stops turns at once, and limits and returns runs."""
+"""A worker process stops turns at once, and leaves to others what it has no room for."""
 
 import asyncio
+import socket
 import threading
 import uuid
 
 import pytest
+from celery import current_app
 
-import db
-from apps.agents.registration import register_hosted
-from apps.engine import accept, cancel, claim, recorder, turn, worker
+from apps.engine import accept, cancel, claim, handlers, jobs, queue, recorder, send, turn, worker
 from apps.engine import finish as engine_finish
 from apps.engine.finish import finish as record_finish
+from apps.engine.jobs import sweep
 from apps.engine.send import wait_until_settled
 from apps.engine.worker import WorkerProcess
-from apps.record import notifications, projection, wire
+from apps.record import notifications, projection
+from apps.record.errors import NoAnswer
 from apps.record.execution import Run
 from apps.record.models import Message
 from apps.record.runs import Lease
-from tests.engine.agents import Stoppable, Waiting, WaitingInAThread
+from parley import db
+from tests.engine.agents import Stuck, Waiting, WaitingInAThread
 from tests.working import begin, let_the_lease_run_out, state_of, types_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("stops come by the channel layer")]
-SOON = 5
-
-
-class Published(list):
-    """Run ids sent to workers; each sets the event."""
-
-    def __init__(self):
-        super().__init__()
-        self.came = threading.Event()
-
-    def append(self, run):
-        super().append(run)
-        self.came.set()
+SOON = 10
 
 
 @pytest.fixture
-def published(monkeypatch):
-    runs = Published()
-    for module in ("worker", "turn", "claim"):
-        monkeypatch.setattr(f"apps.engine.{module}.publish", runs.append)
-    return runs
+def start(published, transactional_db, settings):
+    """Start a worker process without a broker, with these settings."""
+    for kind in (Waiting, WaitingInAThread):
+        kind.begun.clear()
+        kind.stopped.clear()
+    started = []
 
+    def start(**changed):
+        for name, value in changed.items():
+            setattr(settings, name, value)
+        started.append(WorkerProcess())
+        return started[-1]
 
-@pytest.fixture
-def carrier(published, transactional_db):
-    """A worker process without a broker."""
-    Waiting.begun.clear(), Waiting.stopped.clear()
-    WaitingInAThread.begun.clear(), WaitingInAThread.stopped.clear()
-    carrier = WorkerProcess()
-    yield carrier
-    carrier.close(0)
+    yield start
+    for one in started:
+        if one._thread.is_alive():
+            one.close(0)
 
 
 async def working(ada, agent, said, carrier, kind=Waiting):
@@ -61,68 +54,59 @@ async def working(ada, agent, said, carrier, kind=Waiting):
     return receipt
 
 
+async def end_of(sent):
+    return await wait_until_settled(sent.context, sent.task, sent.index, lambda task: task.state)
+
+
 @pytest.mark.parametrize("kind", [Waiting, WaitingInAThread])
-async def test_a_cancel_stops_the_handler_at_once(ada, agent, said, carrier, kind):
+async def test_cancel_stops_the_handler_at_once(ada, agent, said, start, kind):
     waiting = await agent(kind.__name__)
-    sent = await working(ada, waiting, said, carrier, kind)
+    sent = await working(ada, waiting, said, start(), kind)
     await db.run(cancel.cancel_by_id, ada.principal, waiting, str(sent.task))
     assert await asyncio.to_thread(kind.stopped.wait, SOON)
     assert await db.run(state_of, sent.task) == "canceled"
     assert await db.run(projection.differences, sent.context) == []
 
 
-async def test_a_stop_that_got_lost_is_made_good_by_the_heartbeat(ada, agent, said, published, settings, monkeypatch):
-    settings.RUN_LEASE_SECONDS = 0.6
-    Waiting.begun.clear(), Waiting.stopped.clear()
+async def test_heartbeat_makes_up_for_a_lost_stop(ada, agent, said, start, monkeypatch):
     monkeypatch.setattr(notifications, "stop", lambda run: None)
-    carrier, waiting = WorkerProcess(), await agent("Waiting")
-    try:
-        sent = await working(ada, waiting, said, carrier)
-        await db.run(cancel.cancel_by_id, ada.principal, waiting, str(sent.task))
-        assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
-    finally:
-        await asyncio.to_thread(carrier.close, 0)
+    waiting = await agent("Waiting")
+    sent = await working(ada, waiting, said, start(RUN_LEASE_SECONDS=0.6))
+    await db.run(cancel.cancel_by_id, ada.principal, waiting, str(sent.task))
+    assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
 
 
-async def test_a_stop_that_comes_between_the_claim_and_the_beginning_is_heard(
-    ada, agent, said, published, settings, monkeypatch
-):
+async def test_stop_between_claim_and_beginning_is_heard(ada, agent, said, start, monkeypatch):
     def claim_and_cancel(run_id, worker, claim=claim.claim):
         assignment = claim(run_id, worker)
         if assignment is not None:
             cancel.cancel_by_id(ada.principal, waiting, str(sent.task))
         return assignment
 
-    settings.RUNS_PER_PROCESS, settings.RUN_LEASE_SECONDS = 1, 600
     monkeypatch.setattr(worker, "FULL_WAIT_SECONDS", SOON)
     monkeypatch.setattr(worker, "claim", claim_and_cancel)
-    carrier, waiting = WorkerProcess(), await agent("Waiting")
-    try:
-        sent = await db.run(accept.accept, ada.principal, waiting, said("wait"))
-        assert await asyncio.to_thread(carrier.claim_and_wait, sent.run)
-        assert await asyncio.to_thread(carrier.claim_and_wait, uuid.uuid4()), "there is room again"
-    finally:
-        await asyncio.to_thread(carrier.close, 0)
+    carrier, waiting = start(RUNS_PER_PROCESS=1, RUN_LEASE_SECONDS=600), await agent("Waiting")
+    sent = await db.run(accept.accept, ada.principal, waiting, said("wait"))
+    assert await asyncio.to_thread(carrier.claim_and_wait, sent.run)
+    assert await asyncio.to_thread(carrier.claim_and_wait, uuid.uuid4()), "there is room again"
 
 
 @pytest.mark.parametrize("kind", ["Waiting", "WaitingSilently"])
-async def test_a_newer_message_interrupts_and_is_the_next_turn(ada, agent, said, carrier, published, kind):
-    waiting = await agent(kind, on_busy="interrupt")
+async def test_newer_message_interrupts_and_is_next(ada, agent, said, start, published, kind):
+    waiting, carrier = await agent(kind, on_busy="interrupt"), start()
     sent = await working(ada, waiting, said, carrier)
     await db.run(accept.accept, ada.principal, waiting, said("this", taskId=str(sent.task)))
     assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
     assert await asyncio.to_thread(published.came.wait, SOON)
     assert await asyncio.to_thread(carrier.claim_and_wait, published[0])
-    await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
+    assert await end_of(sent) == "completed"
     said_by_agent = await db.run(lambda: [row.parts for row in Message.objects.filter(role=Message.Role.AGENT)])
     assert said_by_agent == [[{"text": "went on with this"}]]
     assert await db.run(projection.differences, sent.context) == []
 
 
 @pytest.mark.parametrize("moment", ["close", "finish"])
-async def test_a_message_that_interrupts_a_turn_that_is_ending_does_not_lose_it(
-    ada, echo, said, published, monkeypatch, moment
-):
+async def test_interrupting_an_ending_turn_loses_nothing(ada, echo, said, published, monkeypatch, moment):
     """If the stop comes during the recording, the outcome stands and the message is the next turn."""
     ending, go_on = threading.Event(), threading.Event()
 
@@ -156,71 +140,144 @@ async def test_a_message_that_interrupts_a_turn_that_is_ending_does_not_lose_it(
     assert "agent_message" in await db.run(types_of, sent.task)
 
 
-async def test_a_full_process_leaves_the_wake_up_to_others(ada, agent, said, published, settings, monkeypatch):
-    settings.RUNS_PER_PROCESS = 1
+async def test_full_process_leaves_runs_to_others(ada, agent, said, start, monkeypatch):
     monkeypatch.setattr(worker, "FULL_WAIT_SECONDS", 0.01)
-    Waiting.begun.clear()
-    carrier, waiting = WorkerProcess(), await agent("Waiting")
-    try:
-        sent = await working(ada, waiting, said, carrier)
-        other = await db.run(accept.accept, ada.principal, waiting, said("other"))
-        assert not await asyncio.to_thread(carrier.claim_and_wait, other.run)
-        assert await db.run(lambda: Run.objects.get(pk=other.run).state) == Run.State.QUEUED
-        await db.run(cancel.cancel_by_id, ada.principal, waiting, str(sent.task))
-        while not await asyncio.to_thread(carrier.claim_and_wait, other.run):
-            pass
-        await wait_until_settled(other.context, other.task, other.index, wire.load_task)
-    finally:
-        await asyncio.to_thread(carrier.close, 0)
-
-
-async def test_what_is_not_to_be_had_takes_no_room(carrier, settings):
-    for _ in range(settings.RUNS_PER_PROCESS + 1):
-        assert await asyncio.to_thread(carrier.claim_and_wait, uuid.uuid4())
+    carrier, waiting = start(RUNS_PER_PROCESS=1), await agent("Waiting")
+    for _ in range(2):
+        assert await asyncio.to_thread(carrier.claim_and_wait, uuid.uuid4()), "what is not there takes no room"
+    sent = await working(ada, waiting, said, carrier)
+    other = await db.run(accept.accept, ada.principal, waiting, said("other"))
+    assert not await asyncio.to_thread(carrier.claim_and_wait, other.run)
+    assert (await Run.objects.aget(pk=other.run)).state == Run.State.QUEUED
+    await db.run(cancel.cancel_by_id, ada.principal, waiting, str(sent.task))
+    while not await asyncio.to_thread(carrier.claim_and_wait, other.run):
+        pass
+    assert await end_of(other) == "completed"
 
 
 @pytest.mark.parametrize(("retry_safe", "state"), [(True, "queued"), (False, "failed")])
-async def test_a_process_that_ends_gives_back_what_it_carries(ada, agent, said, published, retry_safe, state):
-    Waiting.begun.clear(), Waiting.stopped.clear()
-    carrier, waiting = WorkerProcess(), await agent("Waiting", retry_safe=retry_safe)
+async def test_ending_process_gives_back_its_runs(ada, agent, said, start, published, retry_safe, state):
+    carrier, waiting = start(), await agent("Waiting", retry_safe=retry_safe)
     sent = await working(ada, waiting, said, carrier)
     await asyncio.to_thread(carrier.close, 0.05)
     assert Waiting.stopped.is_set()
-    run = await db.run(lambda: Run.objects.get(pk=sent.run))
+    run = await Run.objects.aget(pk=sent.run)
     assert (run.state, run.lease_until) == (state, None)
     assert published == ([sent.run] if retry_safe else [])
     assert not await asyncio.to_thread(carrier.claim_and_wait, sent.run), "it takes no more"
     assert await db.run(projection.differences, sent.context) == []
 
 
-async def test_what_ends_within_the_grace_is_not_given_back(ada, echo, said, published):
-    carrier = WorkerProcess()
+async def test_runs_that_end_within_grace_are_kept(ada, echo, said, start):
+    carrier = start()
     sent = await db.run(accept.accept, ada.principal, echo, said())
     await asyncio.to_thread(carrier.claim_and_wait, sent.run)
     await asyncio.to_thread(carrier.close, SOON)
     assert await db.run(state_of, sent.task) == "completed"
 
 
-async def test_a_late_end_leaves_a_note(ada, echo, said, published, monkeypatch):
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    assignment = await db.run(begin, sent.run)
-    await db.run(cancel.cancel_by_id, ada.principal, echo, str(sent.task))
-    await turn.execute_turn(assignment, lambda: False)
-    run = await db.run(lambda: Run.objects.get(pk=sent.run))
-    assert [note["note"] for note in run.notes] == ["Attempt 1 ended after the run was no longer its own."]
+async def test_run_claimed_again_stops_its_earlier_turn(ada, agent, said, start):
+    carrier = start()
+    sent = await working(ada, await agent("Waiting", retry_safe=True), said, carrier)
+    await db.run(let_the_lease_run_out, Lease(sent.run, 1))
+    assert await asyncio.to_thread(carrier.claim_and_wait, sent.run)
+    assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
 
 
-def test_a_process_that_takes_up_a_run_again_stops_what_it_was_at_before(ada, said):
-    agent = register_hosted("stoppable", "tests.engine.agents:Stoppable", retry_safe=True)
-    sent = accept.accept(ada.principal, agent, said())
-    process = WorkerProcess()
-    try:
-        Stoppable.begun.clear()
-        Stoppable.stopped.clear()
-        assert process.claim_and_wait(sent.run)
-        assert Stoppable.begun.wait(15)
-        let_the_lease_run_out(Lease(sent.run, 1))
-        assert process.claim_and_wait(sent.run)
-        assert Stoppable.stopped.wait(15)
-    finally:
-        process.close(0)
+@pytest.fixture
+def two_threads(settings):
+    settings.HANDLER_THREADS = 2
+    handlers.handler_threads.cache_clear()
+    Stuck.let_go.clear()
+    yield
+    Stuck.let_go.set()
+    handlers.handler_threads.cache_clear()
+
+
+async def test_process_without_threads_waits_for_one(ada, agent, said, start, two_threads, published, settings, caplog):
+    stuck, waiting, carrier = await agent("Stuck"), await agent("Waiting"), start()
+
+    async def offered(agent, message):
+        sent = await db.run(accept.accept, ada.principal, agent, message)
+        assert await asyncio.to_thread(carrier.claim_and_wait, sent.run)
+        return sent
+
+    while len(handlers.handler_threads().lost) < 2:  # on a busy machine a handler may not even have begun
+        assert await end_of(await offered(stuck, said())) == "failed", "by its time limit"
+    told = [record.getMessage() for record in caplog.records if record.name == "parley.engine"]
+    assert sum("agent stuck was stopped and does not end" in line for line in told) == 2
+    assert "all 2 threads for handlers are held" in told[-1]
+
+    left = await offered(stuck, said())
+    run = await Run.objects.aget(pk=left.run)
+    assert (run.state, run.attempt) == (Run.State.QUEUED, 0)
+    settings.SWEEP_SECONDS = -1
+    await db.run(sweep)
+    assert published == [left.run], "another is asked"
+    with pytest.raises(NoAnswer, match="too busy"):
+        await send.send(ada.principal, await agent("StuckAnswering"), said())
+    assert await end_of(await offered(waiting, said("go"))) == "completed", "what is async goes on"
+
+    Stuck.let_go.set()
+    await asyncio.get_running_loop().run_in_executor(handlers.handler_threads().pool, int)  # once a thread is free
+    assert await end_of(await offered(stuck, said())) == "completed"
+
+
+def test_worker_stopped_while_starting_leaves_no_thread():
+    before = set(threading.enumerate())
+    with jobs.embedded_worker(grace=0.1):
+        [thread] = [one for one in set(threading.enumerate()) - before if one.name == "celery-worker"]
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def room_for_one(monkeypatch, settings):
+    """Ask for it before the worker, which reads the settings when it begins."""
+    settings.RUNS_PER_PROCESS = 1
+    monkeypatch.setattr("apps.engine.worker.FULL_WAIT_SECONDS", 0.01)
+
+
+async def test_returned_wake_up_comes_again(room_for_one, worker, ada, agent, said):
+    Waiting.begun.clear()
+    waiting = await agent("Waiting")
+    first = await send.send(ada.principal, waiting, said("wait"))
+    assert await asyncio.to_thread(Waiting.begun.wait, SOON)
+    second, third = [await send.send(ada.principal, waiting, said(text)) for text in ("other", "third")]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await end_of(second)
+    assert await db.run(state_of, second.task) == "submitted"
+    await db.run(cancel.cancel_by_id, ada.principal, waiting, str(first.task))
+    async with asyncio.timeout(SOON):
+        assert [await end_of(sent) for sent in (second, third)] == ["completed"] * 2
+
+
+async def test_wake_up_of_no_run_is_no_error(worker, ada, echo, said):
+    sent = await send.send(ada.principal, echo, said())
+    await end_of(sent)
+    for run in (await Run.objects.aget(task=sent.task)).pk, sent.task:
+        await asyncio.to_thread(queue.publish, run)
+    again = await send.send(ada.principal, echo, said())
+    async with asyncio.timeout(SOON):
+        assert await end_of(again) == "completed"
+
+
+def cut_the_line():
+    """Break the connection to the broker, as a firewall or restart does."""
+    with current_app.producer_or_acquire() as producer:
+        line = producer.connection.connection
+        if hasattr(line, "transport"):
+            line.transport.sock.shutdown(socket.SHUT_RDWR)
+        else:
+            producer.channel.pool.disconnect()
+
+
+@pytest.mark.services("a broker whose line can be cut", only=True)
+async def test_wake_up_goes_out_over_broken_line(worker, ada, echo, said, caplog):
+    for _ in range(2):
+        sent = await send.send(ada.principal, echo, said())
+        async with asyncio.timeout(SOON):
+            await end_of(sent)
+        await asyncio.to_thread(cut_the_line)
+    assert "the broker is away" not in caplog.text

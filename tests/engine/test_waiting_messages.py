@@ -1,31 +1,32 @@
-"""An acknowledged message is never lost: during work it is the next turn."""
+"""A message that comes during work is the next turn; a waiting task continues once, also without a message."""
+
+import asyncio
+import uuid
 
 import pytest
 
 from agentkit import AuthRequired, Completed, Failed, InputRequired, Rejected
+from apps.conversations.sessions import commands, deletion
 from apps.engine import accept, cancel
+from apps.engine.accept import resume
 from apps.engine.claim import claim
 from apps.engine.worker import release_runs
-from apps.features.sessions import commands
 from apps.record import projection
 from apps.record.errors import TaskBusy
 from apps.record.execution import Run
-from apps.record.models import Artifact, Context, Message
+from apps.record.models import Artifact, Context, Event, Message, Task
+from parley import db
 from tests.members import member
 from tests.working import begin, chunk, end, let_the_lease_run_out, say, state_of, types_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("published"),
+    pytest.mark.services("the ledger writes each database's own SQL, and those at once race in the database"),
+]
 
 OUTCOMES = [Completed("first"), Failed("first"), Rejected("first"), InputRequired("first"), AuthRequired("first")]
-
-
-@pytest.fixture(autouse=True)
-def published(monkeypatch):
-    """Run ids sent to workers."""
-    runs = []
-    for module in ("claim", "worker"):
-        monkeypatch.setattr(f"apps.engine.{module}.publish", runs.append)
-    return runs
+QUESTIONS = [InputRequired("May I?", slot="leave", schema={"type": "string"}), AuthRequired("Your key?", slot="leave")]
 
 
 def write(sent, ada, agent, said, text="second"):
@@ -37,7 +38,7 @@ def next_of(sent):
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
-def test_it_is_the_next_turn_whatever_the_outcome(ada, echo, said, outcome):
+def test_message_is_next_turn_whatever_the_outcome(ada, echo, said, outcome):
     echo.on_busy = "interrupt" if isinstance(outcome, Failed | InputRequired) else "enqueue"
     sent = accept.accept(ada.principal, echo, said("first"))
     held = begin(sent.run)
@@ -56,7 +57,7 @@ def test_it_is_the_next_turn_whatever_the_outcome(ada, echo, said, outcome):
 
 
 @pytest.mark.parametrize("outcome", [Completed("first"), InputRequired("first")])
-def test_an_agent_that_takes_none_while_it_works_says_so_and_nothing_is_stored(ada, echo, said, outcome):
+def test_refused_message_to_busy_agent_is_not_stored(ada, echo, said, outcome):
     echo.on_busy = "reject"
     sent = accept.accept(ada.principal, echo, said("first"))
     held = begin(sent.run)
@@ -69,7 +70,7 @@ def test_an_agent_that_takes_none_while_it_works_says_so_and_nothing_is_stored(a
         assert write(sent, ada, echo, said).run is not None
 
 
-def test_messages_become_turns_one_by_one_in_their_order(ada, echo, said):
+def test_messages_become_turns_in_their_order(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("0"))
     for text in "123":
         write(sent, ada, echo, said, text)
@@ -82,7 +83,7 @@ def test_messages_become_turns_one_by_one_in_their_order(ada, echo, said):
     assert state_of(sent.task) == "completed"
 
 
-def test_a_question_that_nobody_could_read_yet_is_still_what_the_waiting_message_answers(ada, echo, said):
+def test_waiting_message_answers_the_new_question(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("first"))
     held = begin(sent.run)
     write(sent, ada, echo, said)
@@ -90,22 +91,21 @@ def test_a_question_that_nobody_could_read_yet_is_still_what_the_waiting_message
     assert begin(following).slot == {"name": "word", "schema": {"type": "string"}}
 
 
-@pytest.mark.parametrize("retry_safe", [True, False])
-def test_it_is_the_next_turn_when_the_worker_was_lost_for_good(
-    ada, echo, said, retry_safe, published, django_capture_on_commit_callbacks
-):
-    echo.retry_safe, echo.attempts = retry_safe, 1  # a first loss costs no attempt
+@pytest.mark.parametrize("how", ["repeatable", "unrepeatable", "released"])
+def test_message_is_next_turn_after_lost_worker(ada, echo, said, how, published):
+    echo.retry_safe, echo.attempts = how == "repeatable", 1  # a first loss costs no attempt
     echo.save()
     sent = accept.accept(ada.principal, echo, said("first"))
     write(sent, ada, echo, said)
-    for _ in range(2 if retry_safe else 1):
+    for _ in range(2 if echo.retry_safe else 1):
         held = begin(sent.run)
         say(held, chunk(f"draft {held.attempt}", "half"))
-        let_the_lease_run_out(held.lease)
-    with django_capture_on_commit_callbacks(execute=True):
-        assert claim(sent.run, "another") is None
-    assert state_of(sent.task) == "working"
-    assert Run.objects.get(pk=sent.run).state == Run.State.FAILED
+        if how == "released":
+            release_runs([held])
+        else:
+            let_the_lease_run_out(held.lease)
+    assert claim(sent.run, "another") is None
+    assert (state_of(sent.task), Run.objects.get(pk=sent.run).state) == ("working", Run.State.FAILED)
     assert published == [next_of(sent).pk]
     end(begin(next_of(sent).pk), Completed("second"))
     assert state_of(sent.task) == "completed"
@@ -113,43 +113,22 @@ def test_it_is_the_next_turn_when_the_worker_was_lost_for_good(
     assert projection.differences(sent.context) == []
 
 
-def test_it_is_the_next_turn_when_the_process_is_told_to_end(ada, echo, said, published):
-    echo.retry_safe = False
-    echo.save()
+@pytest.mark.parametrize(
+    ("outcome", "delivered"), [(Completed("first"), {"one", "two"}), (Failed("no"), {"two"}), (None, {"two"})]
+)
+def test_artifacts_of_completed_turns_are_delivered(ada, echo, said, outcome, delivered):
     sent = accept.accept(ada.principal, echo, said("first"))
     held = begin(sent.run)
-    write(sent, ada, echo, said)
-    release_runs([held])
-    assert state_of(sent.task) == "working"
-    assert published == [next_of(sent).pk]
-
-
-@pytest.mark.parametrize("outcome", [Failed("no"), None])
-def test_what_a_failed_or_interrupted_turn_had_begun_is_not_delivered_later(ada, echo, said, outcome):
-    sent = accept.accept(ada.principal, echo, said("first"))
-    held = begin(sent.run)
-    say(held, chunk("half", "half", last=False))
+    say(held, chunk("one", "one", last=outcome is not None))
     write(sent, ada, echo, said)
     held = begin(end(held, outcome))
-    say(held, chunk("whole", "whole"))
+    say(held, chunk("two", "two"))
     end(held, Completed("second"))
-    states = dict(Artifact.objects.values_list("artifact_id", "state"))
-    assert states == {"half": "discarded", "whole": "delivered"}
+    assert set(Artifact.objects.delivered().values_list("artifact_id", flat=True)) == delivered
     assert projection.differences(sent.context) == []
 
 
-def test_what_a_completed_turn_made_is_delivered_with_the_rest(ada, echo, said):
-    sent = accept.accept(ada.principal, echo, said("first"))
-    held = begin(sent.run)
-    say(held, chunk("one", "one"))
-    write(sent, ada, echo, said)
-    held = begin(end(held, Completed("first")))
-    say(held, chunk("two", "two"))
-    end(held, Completed("second"))
-    assert set(Artifact.objects.delivered().values_list("artifact_id", flat=True)) == {"one", "two"}
-
-
-def test_a_cancel_is_the_one_end_that_leaves_messages_unread(ada, echo, said):
+def test_only_cancel_leaves_messages_unread(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("first"))
     begin(sent.run)
     write(sent, ada, echo, said)
@@ -159,7 +138,7 @@ def test_a_cancel_is_the_one_end_that_leaves_messages_unread(ada, echo, said):
     assert not Run.objects.unfinished().exists()
 
 
-def test_a_message_that_names_no_task_answers_the_question_of_its_session(ada, echo, said):
+def test_message_answers_the_question_of_its_session(ada, echo, said):
     first, answer = said("first", contextId="talk"), said("second", contextId="talk")
     asked = accept.accept(ada.principal, echo, first, finds_question=True)
     assert accept.accept(ada.principal, echo, first, finds_question=True).repeated, "working: no question yet"
@@ -183,3 +162,66 @@ def test_only_who_was_asked_answers(ada, bob, echo, said):
     assert state_of(asked.task) == "input-required"
     hers = said(contextId=talk.context_id)
     assert accept.accept(ada.principal, echo, hers, finds_question=True).task == asked.task
+
+
+# Without a message
+
+
+def waiting(ada, agent, said, question=QUESTIONS[1], **kept):
+    sent = accept.accept(ada.principal, agent, said("first", contextId="talk"))
+    end(begin(sent.run), question, **kept)
+    return sent
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=["input", "credential"])
+def test_resumed_turn_repeats_message_and_question(ada, echo, said, published, question):
+    sent = waiting(ada, echo, said, question, memory={"kept": True})
+    asked = Task.objects.get(pk=sent.task).slot
+    assert resume(sent.task, because="the key was given")
+    assert state_of(sent.task) == "working"
+    run = Run.objects.select_related("message").get(pk=published[0])
+    assert (run.turn, run.state, run.message.parts) == (2, Run.State.QUEUED, [{"text": "first"}])
+    assert (run.slot, run.memory) == (asked, {"kept": True})
+    assert Event.objects.filter(task=sent.task).last().payload == {"state": "working", "because": "the key was given"}
+    held = begin(run.pk)
+    assert held.resumed
+    assert not end(held, Completed("done"))
+    assert state_of(sent.task) == "completed"
+    assert Message.objects.filter(task=sent.task, role=Message.Role.USER).count() == 1
+    assert projection.differences(sent.context) == []
+
+
+async def test_message_and_resuming_at_once_lose_nothing(ada, echo, said, published):
+    for _ in range(4):
+        sent = await db.run(waiting, ada, echo, said)
+        answer = said("yes", taskId=str(sent.task))
+        went_on, receipt = await asyncio.gather(
+            db.run(resume, sent.task, because="it was given"),
+            db.run(accept.accept, ada.principal, echo, answer),
+        )
+        run = published.pop() if went_on else receipt.run
+        assert (receipt.run is None) == went_on, "the one that came second found a task that works"
+        following = await db.run(lambda run=run: end(begin(run), Completed("done")))
+        assert bool(following) == went_on, "a message that came second is a turn of its own"
+        if following:
+            await db.run(lambda run=following: end(begin(run), Completed("done")))
+        assert await db.run(state_of, sent.task) == "completed"
+        assert await db.run(projection.differences, sent.context) == []
+
+
+def test_only_waiting_tasks_are_resumed(ada, echo, said, published):
+    submitted = accept.accept(ada.principal, echo, said())
+    assert not resume(submitted.task, because="no reason")
+    held = begin(submitted.run)
+    assert not resume(submitted.task, because="no reason")
+    end(held, Completed("done"))
+    assert not resume(submitted.task, because="no reason")
+    assert state_of(submitted.task) == "completed"
+    canceled = waiting(ada, echo, said)
+    cancel.cancel_by_id(ada.principal, echo, str(canceled.task))
+    assert not resume(canceled.task, because="no reason")
+    assert not resume(uuid.uuid4(), because="no reason")
+    cleared = waiting(ada, echo, said)
+    deletion.delete_context(ada.principal, echo, "talk")
+    assert not resume(cleared.task, because="no reason")
+    assert published == []

@@ -5,8 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from agentkit import Call, Completed, Outcome, SkillHandler, TaskContext, skill
-from examples.agents.builder import BuilderWorker
+from agentkit import Call, Completed, SkillHandler, TaskContext
 
 SECONDS_BETWEEN = 0.05
 STOP = 10
@@ -75,21 +74,9 @@ class Foreman(SkillHandler):
         return Completed(" ".join(map(str, counted)))
 
 
-class HeldBuilderWorker(BuilderWorker):
-    """Writes the first file at once; the first attempt at each other file is held."""
-
-    @skill(id="write", name="Write a file", description="Writes one file, perhaps never.", tags=["write"])
-    async def write(self, task: TaskContext) -> Outcome:
-        given = task.message.data[0]
-        if given["name"] != given["files"][0]:
-            await held(task)
-        return await super().write(task)
-
-
 AGENTS = {
     "patient": "Patient",
     "reckless": "Reckless",
     "foreman": "Foreman",
-    "builder-worker": "HeldBuilderWorker",
     "poison": "Poison",
 }

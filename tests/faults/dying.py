@@ -16,6 +16,7 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest import mock
 from zipfile import ZipFile
@@ -32,32 +33,32 @@ from django.db import connection
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.automation import jobs, schedules
+from apps.automation import schedules
 from apps.automation.models import Schedule
-from apps.features.archive.archiving import move_to_cold_storage
+from apps.optional.archive.archiving import move_to_cold_storage
+from apps.optional.transfers import exports
+from apps.optional.transfers.models import Export
 from apps.record.content import blobs
 from apps.record.lookup import restored
 from apps.record.models import Context, Task
 from apps.record.projection import differences
-from apps.transfers import exports
-from apps.transfers.models import Export
-from db import sql
+from parley.db import sql
 from tests.record.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
 
 GOING = [
-    ("apps.features.archive.file_format.default_storage.save", "before"),
-    ("apps.features.archive.file_format.default_storage.save", "after"),
-    ("apps.features.archive.file_format._sync_to_disk", "after"),
-    ("apps.features.archive.file_format.verify_archive", "after"),
-    ("apps.features.archive.archiving._keep_keys", "after"),
+    ("apps.optional.archive.file_format.default_storage.save", "before"),
+    ("apps.optional.archive.file_format.default_storage.save", "after"),
+    ("apps.optional.archive.file_format._sync_to_disk", "after"),
+    ("apps.optional.archive.file_format.verify_archive", "after"),
+    ("apps.optional.archive.archiving._keep_keys", "after"),
     ("django.db.models.query.QuerySet.delete", "after"),
 ]
 COMING = [
-    ("apps.features.archive.restoring._insert_rows", "before"),
+    ("apps.optional.archive.restoring._insert_rows", "before"),
     ("django.db.models.query.QuerySet.bulk_create", "after"),
-    ("apps.features.archive.restoring._insert_rows", "after"),
-    ("apps.features.archive.restoring.default_storage.delete", "before"),
-    ("apps.features.archive.restoring.default_storage.delete", "after"),
+    ("apps.optional.archive.restoring._insert_rows", "after"),
+    ("apps.optional.archive.restoring.default_storage.delete", "before"),
+    ("apps.optional.archive.restoring.default_storage.delete", "after"),
 ]
 STARTING = [
     ("apps.automation.schedules._claim", "after"),
@@ -66,10 +67,10 @@ STARTING = [
     ("apps.automation.schedules._settle", "after"),
 ]
 EXPORTING = [
-    ("apps.transfers.exports.write_archive", "before"),
-    ("apps.transfers.archive._add_session", "after"),
-    ("apps.transfers.exports.write_archive", "after"),
-    ("apps.transfers.exports._finish", "before"),
+    ("apps.optional.transfers.exports.write_archive", "before"),
+    ("apps.optional.transfers.archive._add_session", "after"),
+    ("apps.optional.transfers.exports.write_archive", "after"),
+    ("apps.optional.transfers.exports._finish", "before"),
 ]
 
 
@@ -109,6 +110,12 @@ def die_at(step: str, when: str, act: Callable[[], object]) -> None:
     assert os.WIFSIGNALED(status), f"{step} was not taken"
 
 
+def tick() -> None:
+    schedules.claim_due()
+    for key in list(schedules.due_schedules()):
+        schedules.start_runs_of(key)
+
+
 def scheduled() -> list[Any]:
     ada, echo = User.objects.get(email="demo@parley.local"), Agent.objects.get(slug="echo")
     told = []
@@ -116,10 +123,10 @@ def scheduled() -> list[Any]:
         about = {"agent": echo, "name": step, "text": f"{step} {when}", "kind": "interval", "every_seconds": 86400}
         schedule = schedules.save(ada.principal, Schedule(**about))
         Schedule.objects.filter(pk=schedule.pk).update(next_at=sql.database_time())
-        die_at(step, when, jobs.tick)
+        die_at(step, when, tick)
         states = list(schedule.runs.values_list("state", flat=True))
-        Schedule.objects.exclude(sending_until=None).update(sending_until=sql.database_time())  # its lease has ended
-        [jobs.tick() for _ in range(2)]
+        Schedule.objects.exclude(lease_until=None).update(lease_until=sql.database_time())  # its lease has ended
+        [tick() for _ in range(2)]
         after = list(schedule.runs.values_list("state", "task"))
         sent = Task.objects.filter(context__owner=ada, messages__parts=[{"text": schedule.text}]).values_list("pk")
         told.append({"killed": states, "after": after, "tasks": [str(pk) for (pk,) in sent]})
@@ -132,14 +139,14 @@ def exported() -> list[Any]:
     told = []
     for step, when in EXPORTING:
         export = exports.start(ada.principal)
-        die_at(step, when, exports.make_next)
+        die_at(step, when, partial(exports.make, export.pk))
         Export.objects.filter(pk=export.pk).update(lease_until=sql.database_time() - exports.LEASE)
-        exports.make_next()
+        exports.make(export.pk)
         export.refresh_from_db()
         exports.delete_expired()
         with default_storage.open(export.file) as file, ZipFile(file) as archive:
             is_whole = archive.testzip() is None and any(name.endswith("session.json") for name in archive.namelist())
-        told.append([export.state, export.attempt, is_whole, default_storage.listdir(exports.FOLDER)[1]])
+        told.append([export.state, export.fence, is_whole, default_storage.listdir(exports.FOLDER)[1]])
     return told
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import random
 import secrets
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.faults.calling import JSON, TERMINAL, Caller, message, text_of, until
-from tests.faults.conftest import PATIENCE, kill_the_worker, rows
-from tests.stack import ROOT, Stack
+from tests.faults.calling import JSON, Caller, until
+from tests.faults.conftest import PATIENCE, rows
+from tests.stack import Stack
 
 pytestmark = pytest.mark.services("several processes, some of which are killed", only=True)
-DATA = ROOT / "examples/research/data"
 STEPS_OF_A_TRIP = 4
 
 
@@ -32,7 +29,7 @@ def steps_done(own: Stack) -> int:
     ("plans", "kills"), [(12, 3), pytest.param(100, 20, marks=pytest.mark.slow("twenty workers are started"))]
 )
 @pytest.mark.timeout(900)  # twenty workers start slowly on a busy machine
-def test_many_plans_outlive_the_workers_that_die_meanwhile(frail: Stack, plans: int, kills: int) -> None:
+def test_plans_outlive_dying_workers(frail: Stack, plans: int, kills: int) -> None:
     seed = secrets.randbits(32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -60,45 +57,3 @@ def kill_one(own: Stack, chance: random.Random) -> None:
     victim = chance.choice([worker for worker in own.workers if own.takes_work(worker)])
     own.kill(victim)
     own.begin(victim)
-
-
-@pytest.mark.slow("research asks five times, and workers die twice")
-def test_the_research_goes_from_a_subject_to_its_report_though_workers_die(frail: Stack) -> None:
-    research = Caller(frail, "research")
-    task = research.send("lung fibrosis")
-    for words, part in (
-        ("Small molecules or biologics?", "small molecules"),
-        ("Which cell line", "MRC-5"),
-        ("Upload the screening data", file(DATA / "expression.csv")),
-        ("lacks the columns", file(DATA / "screening.csv")),  # the agent asks for another file
-    ):
-        answer(research, task, words, part)
-    kill_the_worker(frail)
-    answer(research, task, "Upload the expression data", file(DATA / "expression.csv"))
-    kill_the_worker(frail)
-    answer(research, task, "Upload the validation data", file(DATA / "validation.csv"))
-    ended = research.ended(task, within=3 * PATIENCE)
-    assert ended["status"]["state"] == "TASK_STATE_COMPLETED", ended["status"]
-    delivered = {artifact["name"]: artifact for artifact in ended["artifacts"]}
-    assert {"report.md", "report.pdf", "screening-chart.png"} <= set(delivered)
-    assert "PX-07" in text_of(delivered["report.md"])
-    query = "SELECT key FROM plans_step WHERE run_id = %s AND state = 'done' ORDER BY ended_at"
-    order = [key for [key] in rows(frail, query, task["id"])]
-    assert len(order) == 14
-    assert order.index("literature") < order.index("hypotheses") < order.index("screening") < order.index("report")
-    assert whole_plans(frail, task) == ["1 plans"]
-
-
-def answer(caller: Caller, task: JSON, words: str, part: str | JSON) -> None:
-    def asks(now: JSON) -> bool:
-        status = now["status"]
-        assert status["state"] not in TERMINAL, status
-        return status["state"] == "TASK_STATE_INPUT_REQUIRED" and words in text_of(status["message"])
-
-    caller.until(asks, task, within=3 * PATIENCE)
-    said = message(part, taskId=task["id"], contextId=task["contextId"])
-    caller.insist("SendMessage", message=said, configuration={"returnImmediately": True})
-
-
-def file(path: Path) -> JSON:
-    return {"raw": base64.b64encode(path.read_bytes()).decode(), "filename": path.name, "mediaType": "text/csv"}

@@ -1,22 +1,35 @@
-"""A killed `make run` continues after a restart."""
+"""kill -9 by a run of its own process: it takes one worker at most, and no neighbor's work; a restart continues."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
 from tests.faults.agents import lines_to
 from tests.faults.calling import Caller, text_of
-from tests.faults.conftest import PATIENCE, kill_the_worker, standing
+from tests.faults.conftest import PATIENCE, standing
+
+pytestmark = pytest.mark.services("a child process of a Celery worker, beside the server's own")
 
 
-def test_a_serve_that_is_killed_goes_on_where_it_was() -> None:
+def test_run_that_kills_its_process_fails_alone() -> None:
     with standing() as own:
-        patient, reckless = Caller(own, "patient"), Caller(own, "reckless")
-        task, other = patient.send("30 held"), reckless.send("30 held")
-        for caller, one in ((patient, task), (reckless, other)):
-            caller.until(lambda now: now["status"]["state"] == "TASK_STATE_WORKING", one, within=PATIENCE)
-        kill_the_worker(own)
-        done = patient.ended(task, within=PATIENCE)
-        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]
-        assert [one["role"] for one in done["history"]] == ["ROLE_USER", "ROLE_AGENT"]
-        failed = reckless.ended(other, within=PATIENCE)
-        assert "not retry" in text_of(failed["status"]["message"])
-        assert not failed.get("artifacts")
+        name = "serve" if own.is_embedded else "worker"
+        patient, reckless, poison = (Caller(own, slug) for slug in ("patient", "reckless", "poison"))
+        neighbor, unrepeatable = patient.send("30 held"), reckless.send("30 held")
+        for caller, task in ((patient, neighbor), (reckless, unrepeatable)):
+            caller.until(lambda now: now["status"]["state"] == "TASK_STATE_WORKING", task, within=PATIENCE)
+        with ThreadPoolExecutor() as beside:  # the process may die before it answers
+            sending = beside.submit(poison.send_through, "Drink this.")
+            own.processes[name].wait(PATIENCE)
+            own.start(name)
+            killer = sending.result(PATIENCE)
+        killed, done = poison.ended(killer, within=4 * PATIENCE), patient.ended(neighbor, within=4 * PATIENCE)
+        failed = reckless.ended(unrepeatable, within=PATIENCE)
+        assert own.is_running(name)
+    assert all(word in text_of(killed["status"]["message"]) for word in ("killed its worker", "SIGKILL"))
+    assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]
+    assert [one["role"] for one in done["history"]] == ["ROLE_USER", "ROLE_AGENT"]
+    assert "not retry" in text_of(failed["status"]["message"])
+    assert not failed.get("artifacts")

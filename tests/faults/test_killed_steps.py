@@ -24,7 +24,7 @@ def installed() -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize(("way", "steps"), [("going", GOING), ("coming", COMING)])
-def test_a_session_that_goes_or_comes_back_is_whole_wherever_the_process_dies(
+def test_killed_archiving_or_restoring_keeps_whole_session(
     installed: Stack, way: str, steps: list[tuple[str, str]]
 ) -> None:
     told = json.loads(installed.python("-m", "tests.faults.dying", way).stdout)
@@ -44,7 +44,7 @@ def jobs(installed: Stack) -> dict[str, Any]:
     return told
 
 
-def test_a_due_time_starts_one_task_wherever_the_process_dies(jobs: dict[str, Any]) -> None:
+def test_killed_schedule_starts_one_task(jobs: dict[str, Any]) -> None:
     told = jobs["scheduled"]
     assert [one["killed"] for one in told] == [["waiting"]] * 3 + [["started"]]
     for step, one in zip(STARTING, told, strict=True):
@@ -52,7 +52,7 @@ def test_a_due_time_starts_one_task_wherever_the_process_dies(jobs: dict[str, An
         assert len(one["tasks"]) == 1, step
 
 
-def test_an_export_is_made_again_and_leaves_one_file_wherever_the_process_dies(jobs: dict[str, Any]) -> None:
+def test_killed_export_leaves_one_file(jobs: dict[str, Any]) -> None:
     told = jobs["exported"]
     assert [one[:3] for one in told] == [["done", 2, True]] * len(EXPORTING)
     assert [len(files) for *_, files in told] == [1] * len(EXPORTING)

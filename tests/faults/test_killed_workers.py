@@ -11,13 +11,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from django.conf import settings
 
-from tests import stack
 from tests.a2a.receiving import receiver
 from tests.faults.agents import STOP, lines_to
 from tests.faults.calling import JSON, Caller, message, text_of, until
-from tests.faults.conftest import PATIENCE, REGISTER, kill_the_worker, rows, wait_for_stop
+from tests.faults.conftest import PATIENCE, kill_the_worker, rows, wait_for_stop
 from tests.remote.peers.starting import running
 from tests.stack import Stack
 
@@ -32,7 +30,6 @@ class Scene:
     stream: Iterator[JSON]
     unrepeatable: JSON
     foreman: JSON
-    builder: JSON
     remote: JSON
 
 
@@ -55,12 +52,9 @@ def peer(frail: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
 
 @pytest.fixture(scope="module")
 def killed(frail: Stack, api: httpx.Client, peer: Caller) -> Iterator[Scene]:
-    foreman, builder, patient, reckless = (
-        Caller(frail, slug) for slug in ("foreman", "builder", "patient", "reckless")
-    )
+    foreman, patient, reckless = (Caller(frail, slug) for slug in ("foreman", "patient", "reckless"))
     with ExitStack() as exits:
         leading = foreman.send("3, 20 held")
-        building = builder.send("a.md and b.md and c.md and d.md")
         repeatable, unrepeatable = patient.send("30 held"), reckless.send("30 held")
         session = api.get(f"/tasks/{repeatable['id']}").json()["sessionId"]
         for number in ("2", "3"):
@@ -69,13 +63,12 @@ def killed(frail: Stack, api: httpx.Client, peer: Caller) -> Iterator[Scene]:
         stream = exits.enter_context(patient.streaming("SubscribeToTask", id=repeatable["id"]))
         assert next(stream)["task"]["id"] == repeatable["id"]
         until(lambda: children(frail, leading) == [("completed", 1), ("working", 1)], PATIENCE)
-        until(lambda: children(frail, building) == [("completed", 1)] * 2 + [("working", 1)] * 3, PATIENCE)
         for task in (repeatable, unrepeatable):
             wait_for_stop(frail, task, STOP)
         remote = peer.send("count 1000")
         peer.wait_until_streaming(remote, chunks=20)
         kill_the_worker(frail)
-        yield Scene(repeatable, stream, unrepeatable, leading, building, remote)
+        yield Scene(repeatable, stream, unrepeatable, leading, remote)
 
 
 def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
@@ -87,7 +80,7 @@ def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
     return rows(own, query, task["id"])
 
 
-def test_work_that_may_be_repeated_goes_on_and_is_delivered_once_as_a_stream_tells(frail: Stack, killed: Scene) -> None:
+def test_repeatable_work_is_delivered_once(frail: Stack, killed: Scene) -> None:
     states = [event["statusUpdate"]["status"]["state"] for event in killed.stream if "statusUpdate" in event]
     assert states[-1] == "TASK_STATE_COMPLETED"
     done = Caller(frail, "patient").ended(killed.repeatable, within=PATIENCE)
@@ -95,14 +88,14 @@ def test_work_that_may_be_repeated_goes_on_and_is_delivered_once_as_a_stream_tel
     assert [one["role"] for one in done["history"]] == ["ROLE_USER", "ROLE_AGENT"]
 
 
-def test_work_that_may_not_be_repeated_fails_with_a_reason(frail: Stack, killed: Scene) -> None:
+def test_unrepeatable_work_fails_with_a_reason(frail: Stack, killed: Scene) -> None:
     failed = Caller(frail, "reckless").ended(killed.unrepeatable, within=PATIENCE)
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
     assert "not retry" in text_of(failed["status"]["message"])
     assert not failed.get("artifacts")
 
 
-def test_what_waits_in_a_session_is_sent_once_and_in_order(killed: Scene, api: httpx.Client) -> None:
+def test_queued_messages_are_sent_once_in_order(killed: Scene, api: httpx.Client) -> None:
     session = api.get(f"/tasks/{killed.repeatable['id']}").json()["sessionId"]
 
     def said() -> list[str]:
@@ -114,22 +107,13 @@ def test_what_waits_in_a_session_is_sent_once_and_in_order(killed: Scene, api: h
     assert api.get(f"/sessions/{session}/queue").json() == {"items": [], "held": ""}
 
 
-def test_an_agent_that_waits_for_others_finds_what_they_have_done_and_calls_nobody_twice(
-    frail: Stack, killed: Scene
-) -> None:
+def test_waiting_caller_calls_nobody_twice(frail: Stack, killed: Scene) -> None:
     ended = Caller(frail, "foreman").ended(killed.foreman, within=2 * PATIENCE)
     assert text_of(ended["history"][-1]) == "3 20", ended
     assert children(frail, killed.foreman) == [("completed", 1), ("completed", 2)]
 
 
-def test_a_project_is_built_and_each_file_written_once(frail: Stack, killed: Scene) -> None:
-    ended = Caller(frail, "builder").ended(killed.builder, within=2 * PATIENCE)
-    assert ended["status"]["state"] == "TASK_STATE_COMPLETED", ended
-    assert [artifact["name"] for artifact in ended["artifacts"]] == ["a.md", "b.md", "c.md", "d.md"]
-    assert children(frail, killed.builder) == [("completed", 1)] * 2 + [("completed", 2)] * 3
-
-
-def test_the_work_of_a_remote_agent_is_found_again(frail: Stack, killed: Scene, peer: Caller) -> None:
+def test_remote_agents_work_is_found_again(frail: Stack, killed: Scene, peer: Caller) -> None:
     done = peer.ended(killed.remote, within=PATIENCE + 30)
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["".join(f"{n} " for n in range(1, 1001))]
@@ -137,7 +121,7 @@ def test_the_work_of_a_remote_agent_is_found_again(frail: Stack, killed: Scene, 
     assert fence > 1, "another worker took the run up"
 
 
-async def test_a_webhooks_call_that_was_not_noted_is_made_again(frail: Stack, countdown: Caller) -> None:
+async def test_unnoted_webhook_call_is_made_again(frail: Stack, countdown: Caller) -> None:
     async with receiver() as hook:
         hook.waits_for = answering = asyncio.Event()
         configuration = {"returnImmediately": True, "taskPushNotificationConfig": {"url": hook.url}}
@@ -163,15 +147,3 @@ def test_sigterm_gives_the_work_back_at_once(frail: Stack, patient: Caller) -> N
     frail.start("worker")
     wait_for_stop(frail, task, 2 * STOP)
     patient.call("CancelTask", id=task["id"])
-
-
-@pytest.mark.slow("the lease of an installation is half a minute")
-def test_another_worker_takes_over_within_the_lease_that_an_installation_has() -> None:
-    with stack.running() as standing:
-        standing.python("-c", REGISTER)
-        patient = Caller(standing, "patient")
-        task = patient.send("30 held")
-        wait_for_stop(standing, task, STOP)
-        kill_the_worker(standing)
-        done = patient.ended(task, within=settings.RUN_LEASE_SECONDS + 30)
-        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]

@@ -11,7 +11,6 @@ import pytest
 from django.test import AsyncClient, RequestFactory
 from django.utils import timezone
 
-import db
 from apps.a2a import authentication
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.authentication import BadCredentials, OpenStream
@@ -20,11 +19,13 @@ from apps.agents import identity, signing
 from apps.agents.models import Agent, AgentNotFound
 from apps.agents.signing import Signer
 from apps.engine import accept
+from apps.optional.federation import pairing, sync
+from apps.optional.federation.pairing import Code, PairingRefused, proof_of
 from apps.record.models import Task
-from apps.remote.federation import pairing, sync, tokens
-from apps.remote.federation.pairing import Code, PairingRefused, proof_of
+from apps.remote.federation import tokens
 from apps.remote.identity.did_web import Unresolved, read_document
 from apps.remote.models import Peer, PeerUser, SharedAgent
+from parley import db
 from tests.remote.card_server import CardServer
 from tests.web import telling
 
@@ -47,13 +48,8 @@ class Other:
         self.publish()
 
     def method(self, private: JSON, **more: Any) -> JSON:
-        public = signing.public_jwk(private)
-        return {
-            "id": f"{self.did}#{signing.thumbprint(public)}",
-            "controller": self.did,
-            "publicKeyJwk": public,
-            **more,
-        }
+        key = signing.public_jwk(private)
+        return {"id": f"{self.did}#{signing.thumbprint(key)}", "controller": self.did, "publicKeyJwk": key, **more}
 
     def publish(self) -> None:
         self.server.pages["/.well-known/did.json"] = self.document
@@ -82,26 +78,21 @@ def other(cards_at: CardServer, settings: Any) -> Other:
     return Other(cards_at)
 
 
-def code_of(text: str) -> Code:
-    return Code.read(text)
-
-
 async def test_one_code_pairs_and_both_prove_their_key(other: Other, async_client: AsyncClient) -> None:
     _, text = await db.run(pairing.make_code, None)
-    code = code_of(text)
-    answer = await async_client.post("/federation/pair", json.dumps(other.pairing(code)), "application/json")
+    code = Code.read(text)
+    body = json.dumps(other.pairing(code))
+    answer = await async_client.post("/federation/pair", body, "application/json")
     assert answer.status_code == 200, answer.content
-    read = tokens.PeerToken(answer.json()["token"], "", code.kid, signing.unverified_token(answer.json()["token"])[1])
-    own = {
-        one["publicKeyJwk"]["kid"]: one["publicKeyJwk"]
-        for one in (await db.run(identity.did_document, None))["verificationMethod"]
-    }
-    read.verify(own[code.kid])
+    proof = answer.json()["token"]
+    read = tokens.PeerToken(proof, "", code.kid, signing.unverified_token(proof)[1])
+    methods = (await db.run(identity.did_document, None))["verificationMethod"]
+    [own] = [one["publicKeyJwk"] for one in methods if one["publicKeyJwk"]["kid"] == code.kid]
+    read.verify(own)
     assert (read.claims["nonce"], read.claims["aud"]) == ("n", other.did)
     peer = await db.run(Peer.objects.get)
     assert (peer.state, peer.did, [key["kid"] for key in peer.keys]) == ("paired", other.did, [other.signer.kid])
-    again = await async_client.post("/federation/pair", json.dumps(other.pairing(code)), "application/json")
-    assert again.status_code == 400
+    assert (await async_client.post("/federation/pair", body, "application/json")).status_code == 400
     actions = await db.run(lambda: set(AuditEntry.objects.values_list("action", flat=True)))
     assert {"peer.invited", "peer.paired"} <= actions
 
@@ -109,9 +100,9 @@ async def test_one_code_pairs_and_both_prove_their_key(other: Other, async_clien
 @pytest.mark.parametrize(
     "wrong", ["secret", "expired", "another key", "another address", "another audience", "no such"]
 )
-async def test_whatever_is_wrong_pairs_nobody(other: Other, wrong: str) -> None:
+async def test_wrong_requests_pair_nobody(other: Other, wrong: str) -> None:
     made, text = await db.run(pairing.make_code, None)
-    code, body = code_of(text), other.pairing(code_of(text))
+    code, body = Code.read(text), other.pairing(Code.read(text))
     match wrong:
         case "secret":
             body["proof"] = proof_of("guessed", body["token"])
@@ -132,7 +123,7 @@ async def test_whatever_is_wrong_pairs_nobody(other: Other, wrong: str) -> None:
     assert not await db.run(Peer.objects.paired().exists)
 
 
-def test_who_calls_is_one_user_here_for_each_person_there_and_sees_only_their_own(
+def test_each_person_there_is_one_user_here(
     other: Other, echo: Agent, ada: User, django_assert_num_queries: Any
 ) -> None:
     peer = other.paired()
@@ -196,7 +187,7 @@ def test_no_other_token_is_let_in(other: Other, echo: Agent) -> None:
     assert PeerUser.objects.count() == 1
 
 
-def test_a_new_key_is_followed_only_if_a_pinned_one_signed_it(other: Other) -> None:
+def test_new_keys_need_a_pinned_keys_signature(other: Other) -> None:
     peer = other.paired()
     new, stranger = signing.generate_key("EdDSA"), signing.generate_key("EdDSA")
     kid = signing.thumbprint(new)
@@ -215,16 +206,13 @@ def test_a_new_key_is_followed_only_if_a_pinned_one_signed_it(other: Other) -> N
     other.methods = [other.method(stranger)]
     with pytest.raises(Unresolved):
         sync.follow_keys(peer, read_document(other.did, other.document))
-
-
-def test_a_rotated_key_of_this_installation_has_the_old_ones_word() -> None:
     old = signing.signer_of(None)
     key = signing.rotate_key(None)
     method = next(one for one in identity.did_document(None)["verificationMethod"] if one["id"].endswith(key.kid))
     signing.verify_foreign(method["endorsement"], signing.endorsed(key.kid), old.key.as_dict(private=False))
 
 
-async def test_the_other_side_can_end_it_and_sees_the_shared_agents(
+async def test_peers_list_shared_agents_and_end_pairings(
     other: Other, echo: Agent, countdown: Agent, async_client: AsyncClient
 ) -> None:
     await db.run(other.paired)
@@ -239,3 +227,10 @@ async def test_the_other_side_can_end_it_and_sees_the_shared_agents(
     assert (await async_client.post("/federation/end", headers=end)).status_code == 200
     assert (await db.run(Peer.objects.get)).state == "ended"
     assert (await async_client.get("/federation/agents", headers=headers)).status_code == 401
+
+
+def test_revoked_unused_code_is_in_the_audit(ada: User) -> None:
+    unused = Peer.objects.create(name="Far", state=Peer.State.INVITED)
+    pairing.revoke(unused, ada)
+    assert not Peer.objects.exists()
+    assert AuditEntry.objects.get(action="peer.revoked").object_key == str(unused.pk)

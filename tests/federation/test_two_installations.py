@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -55,20 +55,8 @@ def client(at: Stack, key: str) -> httpx.Client:
 
 def asked(caller: httpx.Client, slug: str, text: str) -> dict[str, Any]:
     message = {"messageId": f"m-{time.monotonic_ns()}", "role": "ROLE_USER", "parts": [{"text": text}]}
-    answer = caller.post(
-        f"/a2a/{slug}",
-        json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}},
-        headers={"A2A-Version": "1.0"},
-    ).json()
-    assert "result" in answer, answer
-    return answer["result"]
-
-
-def within(seconds: float, what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    return caller.post(f"/a2a/{slug}", json=body, headers={"A2A-Version": "1.0"}).json()["result"]
 
 
 def test_they_pair_call_and_part(pair: tuple[Stack, Stack]) -> None:
@@ -95,7 +83,10 @@ def test_they_pair_call_and_part(pair: tuple[Stack, Stack]) -> None:
         assert len(shown) == len(set(shown)) == 2  # each is somebody of their own, without a name
         [there] = [line.split("\t")[0] for line in said(sharing, "peer list")[0].splitlines()]
         said(sharing, f"peer revoke {there}")
-        within(5, lambda: not slugs())
+        deadline = time.monotonic() + 5
+        while slugs():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         assert f"{peer}\tended" in said(using, "peer list")[0]
 
 

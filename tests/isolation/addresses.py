@@ -12,6 +12,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from tests.isolation import features
 from tests.isolation.world import Place
 
 GROUP = re.compile(r"\(\?P<(\w+)>[^()]*\)")
@@ -85,7 +86,10 @@ USUAL = {
     "webhook": "incoming webhook",
     "event": "incoming event",
     "channel": "channel",
+    "budget": "payment budget",
+    "invitation": "invitation",
     "export": "export",
+    **{noun: noun for noun in (one.resource.noun for one in features.viewsets())},
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^a2a/.*pushNotificationConfigs/{id}", {"slug": "agent of the task", "id": "webhook"}),
@@ -113,11 +117,9 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^welcome/", {"token": "password link"}),
     (r"settings/data/exports/{key}", {"key": "export"}),
     (r"settings/workspaces/{number}", {"number": "workspace", "person": "member"}),
-    (r"settings/invitations/{number}", {"number": "invitation"}),
     (r"settings/security/sessions/{number}", {"number": "browser"}),
     (r"settings/keys/{number}", {"number": "key"}),
     (r"settings/credentials/{number}", {"number": "credential"}),
-    (r"settings/payments/{number}", {"number": "payment budget"}),
     (r"settings/security/passkeys/{pk}", {"pk": "passkey"}),
     (r"^hooks/", {"key": "incoming webhook"}),
     (r"^gateway/files/", {"named": "file link"}),

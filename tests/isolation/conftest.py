@@ -11,7 +11,7 @@ from pytest_django import DjangoDbBlocker
 from apps.agents.registration import register_hosted
 from tests import emptying
 from tests.isolation import world
-from tests.isolation.asking import Caller, callers, owner_of_theirs
+from tests.isolation.asking import Caller, callers, end_requests, owner_of_theirs
 from tests.isolation.world import World
 
 
@@ -20,6 +20,7 @@ def db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[No
     """The database of all tests of a module."""
     with django_db_blocker.unblock():
         yield
+        end_requests()
         emptying.empty()
 
 
@@ -34,13 +35,16 @@ def everybody(two: World) -> list[Caller]:
 
 
 @pytest.fixture(scope="module")
-def owner(two: World) -> Caller:
+def owner(two: World, watched: list[str]) -> Caller:
+    """Signs in, which is a change of theirs."""
+    assert_unchanged(two, watched)
     return owner_of_theirs(two)
 
 
 @pytest.fixture
-def their_owner(two: World, owner: Caller) -> Caller:
+def their_owner(two: World, owner: Caller, watched: list[str]) -> Caller:
     """Changes what is theirs."""
+    assert_unchanged(two, watched)
     two.watch.before = None
     return owner
 
@@ -54,10 +58,30 @@ def _unhurried() -> Iterator[None]:
         yield
 
 
+AT_ONCE = 12
+"""How many tests are watched together: looking at all that is theirs takes as long as a test."""
+
+
+@pytest.fixture(scope="module")
+def watched(two: World) -> Iterator[list[str]]:
+    """The tests since what is theirs was looked at last."""
+    names: list[str] = []
+    yield names
+    assert_unchanged(two, names)
+
+
+def assert_unchanged(two: World, names: list[str]) -> None:
+    changed = two.watch.changed() if names else []
+    assert changed == [], f"One of these tests, alone, tells more: {names}"
+    names.clear()
+
+
 @pytest.fixture
-def theirs_unchanged(two: World) -> Iterator[None]:
-    """Nothing in their workspace changes meanwhile."""
+def theirs_unchanged(two: World, watched: list[str], request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nothing in their workspace changes meanwhile. Before their owner changes it, it is looked at."""
     if two.watch.before is None:
         two.watch.changed()
+    watched.append(request.node.name)
     yield
-    assert two.watch.changed() == []
+    if len(watched) >= AT_ONCE:
+        assert_unchanged(two, watched)

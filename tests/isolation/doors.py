@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -18,11 +17,11 @@ from pydantic import TypeAdapter
 from apps.a2a.operations import EXTENSION_METHODS
 from apps.a2a.requests import ClearContextRequest, FeedbackRequest, ListContextsRequest
 from apps.a2a.v0_3 import METHODS
-from apps.doors.mcp import protocol, tools
-from apps.doors.openai import requests as openai
+from apps.optional.mcp import protocol, tools
+from apps.optional.openai import requests as openai
 from apps.record.events import JSON
 from tests.isolation.asking import Answer, Caller
-from tests.isolation.fields import put
+from tests.isolation.fields import leaves, put
 
 OLD, EXTENSION, MCP, OPENAI, AGUI = "A2A 0.3", "A2A extension", "MCP", "OpenAI", "AG-UI"
 
@@ -127,25 +126,7 @@ def _params(request: Any) -> Any:
 def paths_of(model: Any) -> list[str]:
     """The fields of what a model reads, such as `message.parts[].text`."""
     schema = TypeAdapter(model).json_schema(by_alias=True)
-    return [one for one in dict.fromkeys(_leaves(schema, schema.get("$defs", {}))) if one]
-
-
-def _leaves(schema: JSON, models: JSON, path: str = "", within: tuple[str, ...] = ()) -> Iterator[str]:
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        if name not in within:
-            yield from _leaves(models[name], models, path, (*within, name))
-        return
-    inner = [one for choice in ("allOf", "anyOf", "oneOf") for one in schema.get(choice, [])]
-    for one in inner:
-        yield from _leaves(one, models, path, within)
-    if "items" in schema:
-        yield from _leaves(schema["items"], models, f"{path}[]", within)
-    elif "properties" in schema:
-        for name, one in schema["properties"].items():
-            yield from _leaves(one, models, f"{path}.{name}" if path else name, within)
-    elif not inner:
-        yield path
+    return [one for one in dict.fromkeys(leaves(schema, schema.get("$defs", {}))) if one]
 
 
 def ask_door(caller: Caller, field: DoorField, own: JSON, value: Any) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,11 @@ import yaml
 from a2a.types import a2a_pb2
 from google.protobuf.descriptor import Descriptor
 
+from tests.isolation import features
+
 DOCUMENT = Path(__file__).parents[2] / "docs/client-api/openapi.yaml"
+
+Schema = dict[str, Any]
 
 NAMES = {
     "agent": "agent",
@@ -91,7 +96,8 @@ class Field:
 
     @property
     def _is_nameless_here(self) -> bool:
-        return self.path in NAMELESS_HERE.get(self.operation, ())
+        first = re.split(r"[.[]", self.path)[0]
+        return self.path in NAMELESS_HERE.get(self.operation, ()) or first in features.nameless(self.operation)
 
     @property
     def kind(self) -> str | None:
@@ -111,22 +117,26 @@ def openapi_fields() -> list[Field]:
             named = (one["name"] for one in about.get("parameters", []) if one["in"] != "path")
             found += [Field(operation, "query", one) for one in named]
             json = about.get("requestBody", {}).get("content", {}).get("application/json", {})
-            found += [Field(operation, "body", one) for one in dict.fromkeys(_leaves(json.get("schema", {}), schemas))]
+            found += [Field(operation, "body", one) for one in dict.fromkeys(leaves(json.get("schema", {}), schemas))]
     return [one for one in found if one.path]
 
 
-def _leaves(schema: dict[str, Any], schemas: dict[str, Any], path: str = "") -> Iterator[str]:
-    while "$ref" in schema:
-        schema = schemas[schema["$ref"].rpartition("/")[2]]
-    for choice in ("allOf", "anyOf", "oneOf"):
-        for one in schema.get(choice, []):
-            yield from _leaves(one, schemas, path)
+def leaves(schema: Schema, models: Schema, path: str = "", within: tuple[str, ...] = ()) -> Iterator[str]:
+    """The fields of a JSON schema, such as `message.parts[].text`."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name not in within:
+            yield from leaves(models[name], models, path, (*within, name))
+        return
+    inner = [one for choice in ("allOf", "anyOf", "oneOf") for one in schema.get(choice, [])]
+    for one in inner:
+        yield from leaves(one, models, path, within)
     if "items" in schema:
-        yield from _leaves(schema["items"], schemas, f"{path}[]")
+        yield from leaves(schema["items"], models, f"{path}[]", within)
     elif "properties" in schema:
         for name, one in schema["properties"].items():
-            yield from _leaves(one, schemas, f"{path}.{name}" if path else name)
-    else:
+            yield from leaves(one, models, f"{path}.{name}" if path else name, within)
+    elif not inner:
         yield path
 
 

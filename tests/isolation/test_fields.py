@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,6 +13,7 @@ import pytest
 
 from apps.a2a.operations import OPERATIONS
 from apps.accounts.authentication import WORKSPACE_HEADER
+from tests.isolation import features
 from tests.isolation.addresses import Address, ids_of, made_up
 from tests.isolation.asking import Answer, Caller
 from tests.isolation.doors import MCP, DoorField, ask_door, door_fields
@@ -26,6 +28,7 @@ MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/imports": {"agent": "echo", "uploadId": "00000000-0000-0000-0000-000000000001"},
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
     "POST /api/v1/notifications/channels": {"type": "webhook", "url": "https://192.0.43.8/"},
+    "PATCH /api/v1/notifications/channels/{channel}": {"agents": [{"kinds": ["asks"]}]},
     "POST /api/v1/plans": {"definition": PLAN},
     "POST /api/v1/plans/check": {"definition": PLAN},
     "POST /api/v1/plans/runs": {"text": "a"},
@@ -34,6 +37,7 @@ MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/webhooks/preview": {"body": {}},
     "POST /api/v1/sessions": {"agent": "echo", "message": {"text": "a"}},
     "POST /api/v1/sessions/{session}/fork": {"title": "Ours"},
+    **{f"POST /api/v1{features.address_of(one)}": features.body_of(one) for one in features.viewsets()},
 }
 MORE_QUERIES = {"GET /api/v1/artifacts": {"session": "session"}, "GET /api/v1/search": {"q": "universe"}}
 SAID = {"role": "ROLE_USER", "parts": [{"text": "a"}]}
@@ -52,6 +56,8 @@ PARAMS: dict[str, Any] = {
 }
 """Of each method, with what ours is named by."""
 FRONT, ECHO = "/a2a", "/a2a/echo"
+Ask = Callable[[Caller, Any, dict[str, Any], Any], Answer]
+"""Asks with a field that has the value; its other fields name what is one's own."""
 
 
 def test_each_field_is_described() -> None:
@@ -75,38 +81,46 @@ NAMING_AT_DOORS = [one for one in AT_DOORS if one.kind]
 NAMING, NAMING_IN_A2A = ([one for one in all_of_them if one.kind] for all_of_them in (FIELDS, METHODS))
 
 
+def compare(two: World, callers: list[Caller], field: Field | DoorField, ask: Ask, *, is_done: bool) -> None:
+    """Each caller is told the same of theirs and of what never was, or of theirs what another is told of that."""
+    theirs = ids_of(two.theirs)[field.kind or ""]
+    named, never = (theirs, made_up(theirs)), None
+    for caller in callers:
+        told = ask(caller, field, ids_of(two.ours), theirs)
+        if never and told.without(named) == never.without(named):
+            continue
+        never = ask(caller, field, ids_of(two.ours), named[1])
+        check(two, f"{caller.name}: {field}", [told, never], values_of(named), is_done=is_done)
+
+
+@pytest.mark.parametrize(("method", "at"), [("ListTasks", FRONT), ("ListTasks", ECHO), ("contexts/list", ECHO)])
+def test_lists_of_a2a_show_nothing_of_theirs(
+    method: str, at: str, two: World, everybody: list[Caller], their_owner: Caller
+) -> None:
+    shown = [one.name for one in everybody if two.theirs.mark in call(one, method, {}, "1.0", at).body]
+    assert shown == []
+    assert two.theirs.mark in call(their_owner, method, {}, "1.0", at).body
+
+
 @pytest.mark.parametrize("field", [one for one in NAMING if str(one) != TAKEN], ids=str)
-def test_what_a_field_of_the_api_names_of_theirs_never_was(
+def test_field_of_the_api_names_nothing_of_theirs(
     field: Field, two: World, everybody: list[Caller], theirs_unchanged: None
 ) -> None:
-    theirs = ids_of(two.theirs)[field.kind or ""]
-    for caller in everybody:
-        named = (theirs, made_up(theirs))
-        answers = [ask_api(caller, field, ids_of(two.ours), one) for one in named]
-        check(two, f"{caller.name}: {field}", answers, values_of(named), is_done=field.name in NOTED)
+    compare(two, everybody, field, ask_api, is_done=field.name in NOTED)
 
 
 @pytest.mark.parametrize("field", NAMING_IN_A2A, ids=str)
-def test_what_a_field_of_a2a_names_of_theirs_never_was(
+def test_field_of_a2a_names_nothing_of_theirs(
     field: Field, two: World, everybody: list[Caller], theirs_unchanged: None
 ) -> None:
-    theirs = ids_of(two.theirs)[field.kind or ""]
-    for caller in everybody[:-1]:
-        named = (theirs, made_up(theirs))
-        answers = [ask_a2a(caller, field, ids_of(two.ours), one) for one in named]
-        check(two, f"{caller.name}: {field}", answers, values_of(named), is_done=field.name in NOTED)
+    compare(two, everybody[:-1], field, ask_a2a, is_done=field.name in NOTED)
 
 
 @pytest.mark.parametrize("field", NAMING_AT_DOORS, ids=str)
 def test_field_of_a_door_names_nothing_of_theirs(
     field: DoorField, two: World, everybody: list[Caller], theirs_unchanged: None
 ) -> None:
-    theirs = ids_of(two.theirs)[field.kind or ""]
-    for caller in everybody[:-1]:
-        named = (theirs, made_up(theirs))
-        answers = [ask_door(caller, field, ids_of(two.ours), one) for one in named]
-        is_done = SAME_AT_DOORS.search(str(field)) is not None
-        check(two, f"{caller.name}: {field}", answers, values_of(named), is_done=is_done)
+    compare(two, everybody[:-1], field, ask_door, is_done=SAME_AT_DOORS.search(str(field)) is not None)
 
 
 UNSERVED = '"code":-32601'
@@ -149,7 +163,7 @@ SAME_FOR_ALL = {
 
 
 @pytest.mark.parametrize("field", sorted([*NAMING, *NAMING_IN_A2A], key=lambda one: LAST in one.operation), ids=str)
-def test_whose_it_is_gets_another_answer_by_the_field(field: Field, two: World, their_owner: Caller) -> None:
+def test_owner_gets_another_answer_by_a_field(field: Field, two: World, their_owner: Caller) -> None:
     ask = ask_api if field in NAMING else ask_a2a
     theirs = ids_of(two.theirs)[field.kind or ""]
     named = (theirs, made_up(theirs))
@@ -195,7 +209,7 @@ def call(caller: Caller, method: str, params: dict[str, Any], version: str, at: 
 
 
 @pytest.mark.parametrize("field", [one for one in FIELDS if one.path in PLACES], ids=str)
-def test_where_their_list_goes_on_leads_to_nothing_of_theirs(
+def test_their_page_tokens_lead_to_nothing_of_theirs(
     field: Field, two: World, everybody: list[Caller], their_owner: Caller
 ) -> None:
     place = their_next_place(field, two, their_owner)

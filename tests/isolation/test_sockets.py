@@ -6,16 +6,15 @@ import uuid
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.test import override_settings
 from rest_framework import serializers
 
-from apps.api.consumers import Subscription
-from config.asgi import SOCKETS, application
+from apps.conversations.api.consumers import Subscription
+from parley.asgi import SOCKETS, application
 from tests.isolation.addresses import Address, template_of
-from tests.isolation.asking import Caller
+from tests.isolation.asking import Caller, run
 from tests.isolation.fields import NAMELESS, NAMES, PLACES
 from tests.isolation.gaps import places
 from tests.isolation.world import World
@@ -45,7 +44,7 @@ async def _heard(path: str, caller: Caller, said: Any) -> list[Any]:
 
 def heard(path: str, caller: Caller, said: Any = None) -> list[Any]:
     with override_settings(ALLOWED_HOSTS=["testserver"]):
-        return async_to_sync(_heard)(path, caller, said)  # type: ignore[no-any-return]
+        return run(_heard(path, caller, said))
 
 
 def test_each_address_is_asked() -> None:
@@ -70,7 +69,7 @@ def is_answered_alike(caller: Caller, line: Address, which: str, two: World) -> 
 
 @pytest.mark.parametrize("line", NAMED, ids=lambda one: one.template)
 @pytest.mark.parametrize("which", SESSIONS)
-def test_a_session_of_theirs_is_closed_like_what_never_was(
+def test_their_session_is_closed_like_what_never_was(
     line: Address, which: str, two: World, everybody: list[Caller]
 ) -> None:
     for caller in everybody:
@@ -88,9 +87,7 @@ def test_operator_without_second_factor_is_closed_out(line: str, two: World, eve
 
 @pytest.mark.parametrize("line", ASKED)
 @pytest.mark.parametrize("which", SESSIONS)
-def test_the_events_of_a_session_of_theirs_are_closed_like_what_never_was(
-    line: str, which: str, two: World, everybody: list[Caller]
-) -> None:
+def test_events_of_their_session_are_closed_out(line: str, which: str, two: World, everybody: list[Caller]) -> None:
     fields = [name for name in ASKED[line]().fields if name in NAMES]
     for caller in everybody:
         for name in fields:

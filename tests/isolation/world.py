@@ -33,24 +33,25 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted, register_model
 from apps.automation import incoming, schedules
 from apps.automation.models import IncomingWebhook, Schedule, ScheduledRun
+from apps.conversations.forks.forking import fork
+from apps.conversations.queue import messages as queue
+from apps.conversations.queue.models import QueuedMessage
+from apps.conversations.sessions import commands, deletion, marks
+from apps.conversations.sharing import shares
+from apps.conversations.uploads import resumable
+from apps.credentials.models import AuthType, Credential
 from apps.doors.links import link_to
-from apps.doors.mcp.resources import uri_of
 from apps.doors.turns import File
 from apps.engine import accept
 from apps.engine.assignment import Assignment
 from apps.engine.questions import slot_of
-from apps.features.credentials.models import AuthType, Credential
-from apps.features.evaluations.models import Example
-from apps.features.forks.forking import fork
-from apps.features.model_agents import pictures
-from apps.features.notifications import wording
-from apps.features.notifications.models import Channel, Notification, WebhookSigning
-from apps.features.payments.models import BudgetPayment, PaymentBudget
-from apps.features.queue import messages as queue
-from apps.features.queue.models import QueuedMessage
-from apps.features.sessions import commands, deletion, marks
-from apps.features.sharing import shares
-from apps.features.uploads import resumable
+from apps.model_agents import pictures
+from apps.notifications import wording
+from apps.notifications.models import Channel, Notification, WebhookSigning
+from apps.optional.evaluations.models import Example
+from apps.optional.mcp.resources import uri_of
+from apps.optional.transfers.models import Export
+from apps.payments.models import BudgetPayment, PaymentBudget
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
 from apps.plans.runs import begin_run
@@ -61,8 +62,7 @@ from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
 from apps.remote.execution.snapshots import file_link
 from apps.remote.models import RemoteCredential
-from apps.transfers.models import Export
-from tests.isolation import rows
+from tests.isolation import features, rows
 from tests.web import telling
 from tests.web.passkeys import Passkey
 from tests.working import begin, end, say
@@ -120,6 +120,8 @@ def fill(place: Place, echo: Agent) -> None:
     _fill_plans(place)
     _fill_account(place, echo)
     _fill_notifications(place)
+    for one in features.viewsets():
+        place.ids[one.resource.noun] = features.make(one, place.principal, f"{place.mark} {one.resource.noun}").pk
 
 
 def _fill_agents(place: Place) -> None:

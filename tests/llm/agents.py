@@ -1,5 +1,7 @@
 """Agents with language models."""
 
+from collections.abc import Awaitable, Callable
+
 from agentkit import InputRequired, ResponseType, SkillHandler, TaskContext
 from agentkit.llm import AgentTool, Asked, LlmFunction, LlmWorker, UseTool, scripted
 
@@ -7,6 +9,13 @@ from agentkit.llm import AgentTool, Asked, LlmFunction, LlmWorker, UseTool, scri
 def double(number: int) -> int:
     """Doubles a number."""
     return 2 * number
+
+
+def handler_of(worker: LlmWorker) -> Callable[[TaskContext], Awaitable[str]]:
+    async def handler(task: TaskContext) -> str:
+        return await worker.run(task)
+
+    return handler
 
 
 class Helper(SkillHandler):
@@ -46,20 +55,19 @@ class Painter(SkillHandler):
         return f"It is {task.message.text}."
 
 
-def direct(asked: Asked) -> str | UseTool:
-    """Says something else each time that it is asked, as models do."""
-    Director.asked += 1
-    return str(asked.results[0].content) if asked.results else UseTool("ask_painter", message=f"take {Director.asked}")
-
-
 class Director(SkillHandler):
-    """Has the painter paint."""
+    """Has the painter paint, by a model that says something else each time that it is asked."""
 
     asked = 0
 
     async def on_request(self, task: TaskContext) -> str:
         tools = [AgentTool("painter", "Paints.")]
-        return await LlmWorker("Help.", tools, model=scripted(direct)).run(task)
+        return await LlmWorker("Help.", tools, model=scripted(self.direct)).run(task)
+
+    def direct(self, asked: Asked) -> str | UseTool:
+        Director.asked += 1
+        take = UseTool("ask_painter", message=f"take {Director.asked}")
+        return str(asked.results[0].content) if asked.results else take
 
 
 class AsksHelper(SkillHandler):

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import CallClient, Completed, Message, ResponseType, SkillHandler, TaskContext, runner, testing, tool
+from agentkit import CallClient, Message, SkillHandler, TaskContext, runner, testing, tool
 from agentkit.llm import LlmWorker
+from tests.llm.agents import Greeter, double, handler_of
 from tests.llm.endpoint import Endpoint, calls, says
 
 TOOL = {"name": "weather", "description": "The weather.", "parameters": {"type": "object", "properties": {"city": {}}}}
@@ -22,18 +23,8 @@ def given(*results: Any, **wishes: Any) -> dict[str, Any]:
     return {"role": "ROLE_USER", "parts": [{"data": data}], "metadata": {"client": wishes} if wishes else {}}
 
 
-def double(number: int) -> int:
-    """Doubles."""
-    return 2 * number
-
-
-def handler(**options: Any):
-    worker = LlmWorker("Help.", [double], **options)
-
-    async def answer(task: TaskContext) -> Completed:
-        return Completed(await worker.run(task))
-
-    return answer
+def handler(*tools: Any, **options: Any):
+    return handler_of(LlmWorker("Help.", [double, *tools], **options))
 
 
 async def test_a_clients_tool_waits_for_its_result(endpoint: Endpoint):
@@ -48,43 +39,30 @@ async def test_a_clients_tool_waits_for_its_result(endpoint: Endpoint):
     assert (result["role"], '{"degrees": 20}' in result["content"]) == ("tool", True)
 
 
-async def test_own_tools_work_beside_the_clients(endpoint: Endpoint):
-    endpoint.replies = [calls(("weather", {}), ("double", {"number": 4})), calls(("weather", {})), says("Done.")]
-    first = await testing.run(handler(), said("Both.", tools=[TOOL]))
-    second = await first.answer(given((first.outcome.calls[0], "cold")))
-    third = await second.answer(given((second.outcome.calls[0], "warm")))
-    assert third.outcome.message == "Done."
-    results = " ".join(one["content"] for one in endpoint.requests[2]["messages"] if one["role"] == "tool")
-    assert all(word in results for word in ("cold", "8", "warm"))
-
-
 @tool(needs_approval=True)
 def erase(name: str) -> str:
     """Erases a file."""
     return f"{name} is gone"
 
 
-async def test_people_approve_before_the_client_is_asked(endpoint: Endpoint):
-    endpoint.replies = [calls(("erase", {"name": "a.txt"}), ("weather", {})), says("Done.")]
-    worker = LlmWorker("Help.", [erase])
-    first = await testing.run(lambda task: worker.sync(task), said("Both.", tools=[TOOL]))
-    assert not isinstance(first.outcome, CallClient)
+async def test_own_and_approved_tools_work_beside_the_clients(endpoint: Endpoint):
+    wanted = ("weather", {}), ("double", {"number": 4}), ("erase", {"name": "a.txt"})
+    endpoint.replies = [calls(*wanted), calls(("weather", {})), says("Done.")]
+    first = await testing.run(handler(erase), said("All.", tools=[TOOL]))
+    assert not isinstance(first.outcome, CallClient), "people approve before the client is asked"
     second = await first.answer("approve")
-    assert isinstance(second.outcome, CallClient)
     third = await second.answer(given((second.outcome.calls[0], "cold")))
-    assert third.said == "Done."
-    results = " ".join(one["content"] for one in endpoint.requests[1]["messages"] if one["role"] == "tool")
-    assert all(word in results for word in ("a.txt is gone", "cold"))
-
-
-class Brief(SkillHandler):
-    response_type = ResponseType.MESSAGE
-
-    async def on_request(self, task: TaskContext) -> str:
-        return await LlmWorker("Help.").run(task)
+    fourth = await third.answer(given((third.outcome.calls[0], "warm")))
+    assert fourth.said == "Done."
+    results = " ".join(one["content"] for one in endpoint.requests[2]["messages"] if one["role"] == "tool")
+    assert all(word in results for word in ("cold", "8", "a.txt is gone", "warm"))
 
 
 async def test_a_clients_tool_takes_a_task(endpoint: Endpoint):
+    class Brief(Greeter):
+        async def on_request(self, task: TaskContext) -> str:
+            return await LlmWorker("Help.").run(task)
+
     endpoint.replies = [calls(("weather", {}))]
     with pytest.raises(runner.NeedsTask):
         await runner.answer(Brief(), said("Weather?", tools=[TOOL]))
@@ -115,15 +93,10 @@ async def test_a_clients_tool_replaces_one_of_its_name(endpoint: Endpoint):
 
 
 async def test_an_answer_has_the_clients_form(endpoint: Endpoint):
-    endpoint.replies = [calls(("final_result", {"city": "Rome"}))]
+    endpoint.replies = [calls(("final_result", {"town": "Rome"})), calls(("final_result", {"city": "Rome"}))]
     run = await testing.run(handler(), said("Where?", output={"name": "place", "schema": SCHEMA}))
     assert json.loads(run.said) == {"city": "Rome"}
-
-
-async def test_an_unfit_answer_is_asked_again(endpoint: Endpoint):
-    endpoint.replies = [calls(("final_result", {"town": "Rome"})), calls(("final_result", {"city": "Rome"}))]
-    run = await testing.run(handler(), said("Where?", output={"schema": SCHEMA}))
-    assert json.loads(run.said) == {"city": "Rome"}
+    assert len(endpoint.requests) == 2, "an unfit answer is asked for again"
 
 
 async def test_settings_reach_the_model_within_the_agents_limit(endpoint: Endpoint):
@@ -138,15 +111,19 @@ async def test_settings_reach_the_model_within_the_agents_limit(endpoint: Endpoi
 @pytest.mark.parametrize(
     "wishes",
     [
-        {"extra_body": {"model": "dear"}, "extra_headers": {"X": "y"}, "timeout": 9},
-        {"max_tokens": "x", "stop_sequences": [1], "seed": True, "temperature": None},
-        {"max_tokens": 0},
+        {"settings": {"extra_body": {"model": "dear"}, "extra_headers": {"X": "y"}, "timeout": 9}},
+        {"settings": {"max_tokens": "x", "stop_sequences": [1], "seed": True, "temperature": None}},
+        {"settings": {"max_tokens": 0}},
+        {"settings": "x"},
+        {"tools": 5},
+        {"tools": [3, {"name": 1}]},
+        {"output": []},
     ],
 )
-async def test_no_other_settings_reach_the_model(endpoint: Endpoint, wishes: Any):
-    endpoint.replies = [says("Yes."), says("Yes.")]
+async def test_impossible_wishes_are_ignored(endpoint: Endpoint, wishes: Any):
+    endpoint.usual = says("Yes.")
     await testing.run(handler(), said("Hi."))
-    await testing.run(handler(), said("Hi.", settings=wishes))
+    assert (await testing.run(handler(), said("Hi.", **wishes))).said == "Yes."
     assert endpoint.requests[0] == endpoint.requests[1]
 
 
@@ -165,9 +142,3 @@ class Forecast(SkillHandler):
 async def test_a_handler_calls_a_clients_tool():
     asked = await testing.run(Forecast, said("Rome", tools=[TOOL]))
     assert (await asked.answer(given((asked.outcome.calls[0], "warm")))).said == "It is warm."
-
-
-@pytest.mark.parametrize("wishes", [{"tools": 5}, {"tools": [3, {"name": 1}]}, {"output": []}, {"settings": "x"}])
-async def test_wishes_of_another_shape_are_ignored(endpoint: Endpoint, wishes: Any):
-    endpoint.replies = [says("Yes.")]
-    assert (await testing.run(handler(), said("Hi.", **wishes))).said == "Yes."

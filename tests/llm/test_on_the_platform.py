@@ -5,16 +5,16 @@ import asyncio
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-import db
-import outbound
 from agentkit.llm import LlmFunction
 from apps.agents.registration import register_hosted
 from apps.engine import accept, cancel
-from apps.engine.send import send, wait_until_settled
-from apps.features.model_agents import language_models
+from apps.engine.send import send
+from apps.model_agents import language_models
 from apps.record import projection, wire
 from apps.record.execution import Run
 from apps.record.models import Event, Task
+from parley import db, outbound
+from tests.engine.delegating import done, words
 from tests.llm import agents
 from tests.llm.conftest import KEY
 from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says
@@ -27,17 +27,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def ask(ada, said, worker):
     """Sends to an agent of this folder; returns the task."""
 
-    async def sent(name: str, text: str = "hello", **fields):
-        agent = await db.run(register_hosted, name.lower(), f"tests.llm.agents:{name}")
-        return await send(ada.principal, agent, said(text, **fields))
-
     async def until_settled(name: str, text: str = "hello", **fields) -> Task:
-        receipt = await sent(name, text, **fields)
-        async with asyncio.timeout(30):
-            await wait_until_settled(receipt.context, receipt.task, receipt.index, wire.load_task)
-        return await db.run(Task.objects.select_related("context").get, pk=receipt.task)
+        agent = await db.run(register_hosted, name.lower(), f"tests.llm.agents:{name}")
+        return await done(ada.principal, agent, said(text, **fields))
 
-    until_settled.sent = sent
     return until_settled
 
 
@@ -45,7 +38,7 @@ def told(task: Task) -> dict:
     return {event.type: event.payload for event in Event.objects.filter(task=task).order_by("index")}
 
 
-async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: Endpoint, ask):
+async def test_words_tools_and_usage_are_recorded(endpoint: Endpoint, ask):
     endpoint.replies = [calls(("double", {"number": 4}), text="Let me see."), says("It is ", "8.")]
     task = await ask("Helper", "Twice four?")
     events, run = await db.run(told, task), await db.run(Run.objects.get, task=task)
@@ -55,46 +48,38 @@ async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: 
     assert events["agent_tool_result"] == {"callId": call["callId"], "name": "double", "result": 8, "isError": False}
     counts = {"requests": 2, "inputTokens": 40, "outputTokens": 10}
     assert run.usage == events["agent_complete"]["usage"] == {**counts, "models": {"test-model": counts}}
-    shown = await db.run(wire.load_task, task)
+    shown = await db.run(lambda: wire.load_task(Task.objects.select_related("context").get(pk=task.pk)))
     (artifact,) = shown["artifacts"]
     assert [part["text"] for part in artifact["parts"]] == ["Let me see.\n\nIt is 8."]
     assert shown["history"][-1]["metadata"]["models"] == ["test-model"]
     assert await db.run(projection.differences, task.context_id) == []
 
 
-async def test_a_scripted_model_is_named_so_wherever_it_answers(ask):
+async def test_a_scripted_model_is_named_so(ask):
     task = await ask("Actor", "four")
     events, run = await db.run(told, task), await db.run(Run.objects.get, task=task)
     message = events["agent_status"]["message"]
     assert message["parts"] == [{"text": "Twice is 8."}]
-    assert message["metadata"]["models"] == ["scripted:actor"]
-    assert list(run.usage["models"]) == ["scripted:actor"]
+    assert message["metadata"]["models"] == list(run.usage["models"]) == ["scripted:actor"]
 
 
-async def test_without_a_model_the_task_fails_and_says_what_to_set(ask):
-    task = await ask("Helper")
-    events = await db.run(told, task)
-    assert task.state == "failed"
-    assert events["agent_failed"]["code"] == "no_model"
-    assert "LLM_MODEL" in events["agent_status"]["message"]["parts"][0]["text"]
-
-
-async def test_a_message_names_the_model_that_made_it_or_says_what_to_set(endpoint: Endpoint, ada, said, settings):
-    endpoint.replies = [says("Good day.")]
+async def test_a_message_names_its_model(endpoint: Endpoint, ada, said, settings, ask):
     agent = await db.run(register_hosted, "greeter", "tests.llm.agents:Greeter")
-    answered = (await send(ada.principal, agent, said())).answer
-    assert answered["parts"] == [{"text": "Good day."}]
-    assert answered["metadata"] == {"models": ["test-model"], "agent": "greeter"}
-    endpoint.replies = [says("Good", finish="length")]
-    cut = (await send(ada.principal, agent, said())).answer
-    assert cut["metadata"] == {"models": ["test-model"], "finishReason": "length", "agent": "greeter"}
+    for finish, more in (("stop", {}), ("length", {"finishReason": "length"})):
+        endpoint.replies = [says("Good day.", finish=finish)]
+        answered = (await send(ada.principal, agent, said())).answer
+        assert answered["parts"] == [{"text": "Good day."}]
+        assert answered["metadata"] == {"models": ["test-model"], "agent": "greeter", **more}
     settings.LLM_MODEL = ""
     answered = (await send(ada.principal, agent, said())).answer
     assert "LLM_MODEL" in answered["parts"][0]["text"]
     assert answered["metadata"]["error"] == {"code": "no_model"}
+    task = await ask("Helper")
+    assert (task.state, "LLM_MODEL" in words(task)) == ("failed", True)
+    assert (await db.run(told, task))["agent_failed"]["code"] == "no_model"
 
 
-async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint: Endpoint, ask):
+async def test_nobody_is_shown_the_key(endpoint: Endpoint, ask):
     endpoint.replies = [refuses(401, f"Incorrect API key provided: {KEY}")]
     task = await ask("Helper")
     run = await db.run(Run.objects.get, task=task)
@@ -105,7 +90,7 @@ async def test_what_went_wrong_is_for_operators_and_the_key_for_nobody(endpoint:
     assert KEY not in log + str(run.error)
 
 
-async def test_a_stop_in_the_middle_cuts_the_request_and_what_was_used_is_kept(endpoint: Endpoint, ada, said):
+async def test_a_stop_cuts_requests_and_keeps_usage(endpoint: Endpoint, ada, said):
     endpoint.replies = [calls(("double", {"number": 4})), hangs("It ")]
     agent = await db.run(register_hosted, "helper", "tests.llm.agents:Helper")
     receipt = await db.run(accept.accept, ada.principal, agent, said())
@@ -121,28 +106,24 @@ async def test_a_stop_in_the_middle_cuts_the_request_and_what_was_used_is_kept(e
     assert run.usage["models"]["test-model"]["inputTokens"] == 20
 
 
-async def test_an_agents_question_reaches_the_person_and_the_answer_the_same_agent(ask, ada, said):
+async def test_an_agents_question_reaches_the_person(ask):
     agents.Director.asked = 0
     await db.run(register_hosted, "painter", "tests.llm.agents:Painter")
     task = await ask("Director", "Paint!")
-    assert task.state == "input-required"
-    assert task.status_message["parts"][0]["text"] == "Which colour, for: take 1?"
+    assert (task.state, words(task)) == ("input-required", "Which colour, for: take 1?")
     task = await ask("Director", "blue", taskId=str(task.pk))
-    assert (task.state, task.status_message["parts"][0]["text"]) == ("completed", "It is blue.")
+    assert (task.state, words(task)) == ("completed", "It is blue.")
     assert agents.Director.asked == 2
     assert await db.run(task.children.count) == 1
 
 
-async def test_a_model_on_a_private_address_by_number_or_name_opens_nothing_else(endpoint: Endpoint, settings):
+async def test_a_models_private_address_opens_nothing_else(endpoint: Endpoint, settings):
     for url in (endpoint.url, endpoint.url.replace("127.0.0.1", "localhost")):
         settings.LLM_BASE_URL = url
         endpoint.replies = [says("Here.")]
         assert await LlmFunction("Help.")(None, "x") == "Here."
     with pytest.raises(outbound.Forbidden):
         outbound.guard().check(endpoint.url)
-
-
-def test_a_base_url_that_is_none_is_said_at_the_start(settings):
     for url in ("models.internal", "ftp://models.internal", "http://user:secret@models.internal/v1"):
         settings.LLM_BASE_URL = url
         with pytest.raises(ImproperlyConfigured, match="LLM_BASE_URL: Must") as refused:

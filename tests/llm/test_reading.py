@@ -1,4 +1,4 @@
-"""What models are given of files: text of any encoding and of documents, or the file itself."""
+"""What models are given of conversations and files: words, text of any encoding and document, or the file itself."""
 
 import io
 import zipfile
@@ -6,10 +6,14 @@ from xml.sax.saxutils import escape
 
 import pytest
 from fpdf import FPDF
+from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 
-from agentkit.llm import reading
+from agentkit import Thread, data_part, testing, text_part, url_part
+from agentkit.llm import LlmWorker, from_model_messages, reading, to_model_messages
+from agentkit.llm.conversations import SEEN_FILES
 from agentkit.llm.reading import DOCX, PDF, PPTX, XLSX, NoText, Sight, file_text, sight_of
 from agentkit.messages import File, raw_part
+from tests.llm.endpoint import Endpoint, refuses, says
 
 WORDS = "Größe – 7 m²"
 W, A = "http://schemas.openxmlformats.org/wordprocessingml/2006/main", "http://schemas.openxmlformats.org/drawingml"
@@ -90,26 +94,92 @@ def test_what_has_no_text_says_why(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_models_name_tells_what_it_sees():
-    seeing = (
-        "gpt-4o-mini",
-        "gpt-5.2",
-        "o3",
-        "claude-sonnet-4-5",
-        "gemini-2.5-flash",
-        "llama3.2-vision:11b",
-        "qwen2.5vl:7b",
-    )
-    blind = (
-        "gpt-3.5-turbo",
-        "deepseek-chat",
-        "llama3.1:8b",
-        "qwen3:8b",
-        "o3-mini",
-        "gpt-oss:20b",
-        "mistral-7b-instruct",
-    )
-    assert [name for name in seeing if not sight_of(name).images] == []
-    assert [name for name in blind if sight_of(name).images] == []
+    for name in ("gpt-4o-mini", "gpt-5.2", "o3", "claude-sonnet-4-5", "llama3.2-vision:11b", "qwen2.5vl:7b"):
+        assert sight_of(name).images, name
+    for name in ("gpt-3.5-turbo", "deepseek-chat", "llama3.1:8b", "o3-mini", "gpt-oss:20b", "mistral-7b-instruct"):
+        assert not sight_of(name).images, name
     assert sight_of("our-own-model") == Sight()
     assert sight_of("gpt-4o", is_openai=True).pdf
     assert not sight_of("gpt-4o").pdf, "endpoints that imitate OpenAI's take no PDF"
+
+
+# Conversations
+
+PIXEL = b"\x89PNG\r\n\x1a\n"
+
+
+def contents(thread: Thread) -> list[object]:
+    return [part.content for message in to_model_messages(thread) for part in message.parts]
+
+
+def test_a_thread_goes_there_and_back():
+    thread = Thread().add("user", "Hello").add("agent", "Good day").add("user", "Who are you?")
+    messages = to_model_messages(thread)
+    assert [type(one) for one in messages] == [ModelRequest, ModelResponse, ModelRequest]
+    assert from_model_messages(messages) == thread
+    called = [
+        ModelRequest(parts=[UserPromptPart(["Look:", BinaryContent(PIXEL, media_type="image/png")])]),
+        ModelResponse(parts=[ToolCallPart("look", {})]),
+        ModelResponse(parts=[TextPart("A pixel.")]),
+    ]
+    assert from_model_messages(called) == Thread().add("user", "Look:").add("agent", "A pixel.")
+
+
+def test_data_is_words_and_files_are_named():
+    parts = [
+        text_part("See:"),
+        data_part({"a": 1}),
+        raw_part(b"x,y\n1,2", "t.csv", "text/csv"),
+        raw_part(b"", "16-empty.txt", "text/plain"),
+        raw_part(b"\0\1", "p.pdf", "application/pdf"),
+        url_part("https://a.example/b"),
+    ]
+    (content,) = contents(Thread().add("user", parts))
+    assert content.split("\n\n") == [
+        "See:",
+        '{"a": 1}',
+        "[A file: t.csv, text/csv]\nx,y\n1,2",
+        "[A file: 16-empty.txt, text/plain. It is empty.]",
+        "[A file: p.pdf, application/pdf, 2 bytes. It is damaged, or protected by a password.]",
+        "[A link to a file: https://a.example/b]",
+    ]
+
+
+def test_long_and_empty_messages_say_so():
+    (content,) = contents(Thread().add("user", [raw_part(b"x" * 150_000, "t.txt", "text/plain")]))
+    assert content.endswith("[the first 100000 of 150000 characters]")
+    assert len(content) < 101_000
+    assert contents(Thread().add("user", [])) == ["(nothing)"]
+
+
+def test_the_newest_pictures_of_a_conversation_are_shown():
+    image = [raw_part(PIXEL, "p.png", "image/png")]
+    thread = Thread()
+    for _ in range(SEEN_FILES + 1):
+        thread = thread.add("user", image).add("agent", "A pixel.")
+    first, _, *others = contents(thread.add("user", "And its color?"))
+    assert first == "[A file: p.png, image/png, 8 bytes]"
+    shown = ["(nothing)", BinaryContent(PIXEL, media_type="image/png")]
+    assert others == [shown, "A pixel."] * SEEN_FILES + ["And its color?"]
+
+
+async def test_a_blind_model_is_told_in_words(endpoint: Endpoint):
+    endpoint.replies = [refuses(400, "no images please"), says("I see none.")]
+    message = testing.user_message("Look", {"p.png": PIXEL, "t.csv": b"x,y"})
+    assert await LlmWorker("Help.").run(message=message) == "I see none."
+    shown, told = (one["messages"][-1]["content"] for one in endpoint.requests)
+    assert [part["type"] for part in shown] == ["text", "image_url"]
+    assert "p.png, image/png, 8 bytes. You cannot see pictures." in told
+    assert "x,y" in told
+
+
+async def test_a_file_that_is_damaged_is_no_end(endpoint: Endpoint):
+    for name, described in (
+        ("notes.txt", "notes.txt, text/plain, 7 bytes. This file arrived damaged: it is not base64."),
+        ("p.png", "p.png, image/png, 7 bytes"),
+    ):
+        endpoint.replies = [says("ok")]
+        broken = {"raw": "no base64!", "filename": name}
+        told = testing.user_message({"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "See"}, broken]})
+        assert await LlmWorker("Help.").run(message=told) == "ok"
+        assert endpoint.said()[-1] == ("user", f"See\n\n[A file: {described}]")

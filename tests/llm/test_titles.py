@@ -6,25 +6,21 @@ import dataclasses
 import pytest
 
 from agentkit import Completed
+from apps.budgets import spending
+from apps.budgets.models import Budget, Spending
+from apps.conversations.sessions import commands, titles
 from apps.engine import accept
-from apps.features.budgets import spending
-from apps.features.budgets.models import Budget, Spending
-from apps.features.sessions import commands, titles
 from apps.record import projection
 from apps.record.models import Context
 from tests.llm.endpoint import Endpoint, refuses, says
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def answered(ada, echo, said):
-    """A session whose first two messages have answers."""
-    return talked(ada.principal, echo, said)
+FIRST_WORDS = "How do I grow tomatoes on a balcony?"
 
 
 def talked(principal, agent, said):
+    """A session whose first two messages have answers."""
     receipt = accept.accept(principal, agent, said("How do I **grow** tomatoes on a balcony? I have little sun."))
     end(begin(receipt.run), Completed("In pots."))
     context = Context.objects.get(pk=receipt.context)
@@ -33,26 +29,26 @@ def talked(principal, agent, said):
     return context
 
 
+@pytest.fixture
+def answered(ada, echo, said):
+    return talked(ada.principal, echo, said)
+
+
 def named(context: Context) -> str:
     asyncio.run(titles.suggest_title(context.pk))
     context.refresh_from_db()
     return context.title
 
 
-def test_a_session_gets_the_models_title_once(answered, endpoint: Endpoint):
-    assert answered.title == "How do I grow tomatoes on a balcony?"
+def test_a_session_gets_the_models_title_once(answered, monkeypatch, endpoint: Endpoint):
+    counted = []
+    monkeypatch.setattr(titles, "count_usage", lambda model, counts: counted.append(counts["requests"]))
+    assert answered.title == FIRST_WORDS
     endpoint.replies += [says('"**Balcony tomatoes**."\n\nMore words'), says("Another title")]
-    assert named(answered) == "Balcony tomatoes"
-    assert named(answered) == "Balcony tomatoes"
-    assert len(endpoint.requests) == 1
+    assert (named(answered), named(answered), len(endpoint.requests)) == ("Balcony tomatoes", "Balcony tomatoes", 1)
     assert projection.differences(answered.pk) == []
-
-
-def test_a_name_that_a_person_gave_is_kept(ada, answered, endpoint: Endpoint):
-    commands.rename_session(ada.principal, answered.pk, "Mine")
-    endpoint.replies.append(says("Another title"))
-    assert named(answered) == "Mine"
-    assert endpoint.requests == []
+    [spent] = Spending.objects.filter(context=answered.pk)
+    assert (spent.requests, spent.input_tokens, spent.output_tokens, counted) == (1, 20, 5, [1])
 
 
 @pytest.mark.parametrize(
@@ -60,43 +56,30 @@ def test_a_name_that_a_person_gave_is_kept(ada, answered, endpoint: Endpoint):
 )
 def test_without_a_usable_title_the_first_words_stay(answered, endpoint: Endpoint, reply):
     endpoint.replies += [reply] * 4
-    assert named(answered) == "How do I grow tomatoes on a balcony?"
+    assert named(answered) == FIRST_WORDS
 
 
-def test_without_a_model_the_first_words_stay(answered, settings):
+def test_no_model_is_asked_without_need(ada, echo, said, answered, endpoint: Endpoint, settings):
     settings.LLM_MODEL = ""
-    assert named(answered) == "How do I grow tomatoes on a balcony?"
+    assert named(answered) == FIRST_WORDS
+    settings.LLM_MODEL = "test-model"
+    assert named(talked(dataclasses.replace(ada.principal, key="k1"), echo, said)) == FIRST_WORDS, "of a program"
+    Budget.objects.create(workspace=answered.workspace, token_limit=0)
+    spending.forget()
+    assert named(answered) == FIRST_WORDS, "beyond a budget"
+    Budget.objects.all().delete()
+    spending.forget()
+    commands.rename_session(ada.principal, answered.pk, "Mine")
+    assert named(answered) == "Mine"
+    assert endpoint.requests == []
 
 
 def test_the_second_answer_asks_for_a_title(ada, echo, said, settings, monkeypatch, endpoint: Endpoint):
     settings.MODEL_TITLES, asked, named_context = True, [], {}
     monkeypatch.setattr(titles.db, "later", lambda function, *args: function(*args))
-    monkeypatch.setattr(titles.current_app, "send_task", lambda name, args: asked.append((name, *args)))
+    monkeypatch.setattr(titles, "send_job", lambda *job: asked.append(job))
     for number in range(3):
         receipt = accept.accept(ada.principal, echo, said(f"message {number}", **named_context))
         named_context = {"contextId": Context.objects.get(pk=receipt.context).context_id}
         end(begin(receipt.run), Completed("In pots."))
         assert asked == [(titles.SUGGEST_TITLE, str(receipt.context))] * (number > 0)
-
-
-def test_a_title_is_counted_as_spent(answered, monkeypatch, endpoint: Endpoint):
-    counted = []
-    monkeypatch.setattr(titles, "count_usage", lambda model, counts: counted.append(counts["requests"]))
-    endpoint.replies.append(says("Balcony tomatoes"))
-    named(answered)
-    [spent] = Spending.objects.filter(context=answered.pk)
-    assert (spent.requests, spent.input_tokens, spent.output_tokens) == (1, 20, 5)
-    assert counted == [1]
-
-
-def test_no_title_is_bought_beyond_a_budget(answered, endpoint: Endpoint):
-    Budget.objects.create(workspace=answered.workspace, token_limit=0)
-    spending.forget()
-    assert named(answered) == "How do I grow tomatoes on a balcony?"
-    assert endpoint.requests == []
-
-
-def test_a_programs_sessions_cost_no_title(ada, echo, said, endpoint: Endpoint):
-    by_program = dataclasses.replace(ada.principal, key="k1")
-    assert named(talked(by_program, echo, said)) == "How do I grow tomatoes on a balcony?"
-    assert endpoint.requests == []

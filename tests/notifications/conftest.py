@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,12 @@ from typing import Any
 import pytest
 from django.core import mail
 
-import db
-import outbound
 from apps.accounts.models import User
-from apps.features.notifications import choices, listening
-from apps.features.notifications.models import Channel, Notification
-from apps.features.notifications.sending import Sender
+from apps.notifications.models import Channel, Notification
+from apps.notifications.sending import CHANNELS, NOTIFICATIONS_TO_SEND
+from parley import db, outbound
 from tests.outbound.receiving import answer, server
+from tests.work.hand import Worker, published_keys
 
 LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 Adding = Callable[..., Channel]
@@ -32,11 +32,9 @@ def _loopback_is_open() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def published(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def published(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
     """The channels that were given to workers, of which none runs."""
-    named: list[Any] = []
-    monkeypatch.setattr(listening, "publish_channels", named.extend)
-    return named
+    return published_keys(monkeypatch)
 
 
 @pytest.fixture
@@ -51,14 +49,14 @@ def add(ada: User) -> Adding:
     """Adds a channel of Ada, or of another."""
 
     def added(type_: str, user: User = ada, **values: Any) -> Channel:
-        return choices.add(user.principal, {"type": type_, **values})[0]
+        return CHANNELS.store(user.principal, Channel(type=type_, **values))
 
     return added
 
 
 @pytest.fixture
-async def sender() -> AsyncIterator[Sender]:
-    built = Sender()
+async def sender() -> AsyncIterator[Worker]:
+    built = Worker(NOTIFICATIONS_TO_SEND)
     yield built
     await built.close()
 
@@ -77,17 +75,15 @@ class Receiver:
     """Records its calls. `statuses` answers the first ones; later ones get 204."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.calls: list[Call] = []
         self.statuses: list[str] = []
-        self.url = ""
         self.came = asyncio.Event()
 
-    async def take(self, request: bytes, writer: Any) -> None:
+    async def take(self, request: bytes, writer: asyncio.StreamWriter) -> None:
         head, _, body = request.partition(b"\r\n\r\n")
         self.calls.append(Call(dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:]), body))
-        status = self.statuses.pop(0) if self.statuses else "204 No Content"
-        writer.write(answer(b"", status))
-        await writer.drain()
+        writer.write(answer(b"", self.statuses.pop(0) if self.statuses else "204 No Content"))
         self.came.set()
 
 
@@ -104,7 +100,7 @@ def make_due() -> None:
     Notification.objects.waiting().update(due_at=LONG_AGO)
 
 
-async def send(sender: Sender, channel: Channel) -> None:
+async def send(sender: Worker, channel: Channel) -> None:
     """As if the wait was over, and a worker came."""
     await db.run(make_due)
     await sender.drain(channel.pk)

@@ -4,16 +4,20 @@ import datetime
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import READ, WRITE
+from apps.agents.models import Agent
+from apps.conversations.sessions import commands
 from apps.engine import accept
-from apps.features.notifications import choices, listening
-from apps.features.notifications.models import Channel, Kind, Notification
-from apps.features.sessions import commands
+from apps.notifications import choices, listening, wording
+from apps.notifications.models import Channel, Kind, Notification, WebhookSigning
+from apps.notifications.sending import CHANNELS
 from apps.record.errors import InvalidFields
 from apps.record.models import Context
+from parley import outbound
 from tests.members import member, signed_in
 from tests.notifications.conftest import told
 from tests.web import telling
@@ -23,37 +27,38 @@ HOOK = "http://127.0.0.1:9/hook"
 SLOT = {"name": "format"}
 
 
-def test_each_kind_is_told_to_the_channels_that_want_it(ada, echo, add):
+def test_channels_hear_of_what_they_chose(ada, bob, echo, countdown, add):
     everything, questions = add("webhook", url=HOOK), add("slack", url=HOOK, kinds=["asks"])
+    differing, off = add("webhook", url=HOOK, agents={str(countdown.pk): ["failed"]}), add("webhook", url=HOOK)
+    off.is_on = False
+    CHANNELS.store(ada.principal, off)
+    telling.finished(bob, echo)
     ada = signed_in(ada)
-    telling.finished(ada, echo)
-    telling.failed(ada, echo)
+    telling.finished(ada, countdown)
+    telling.failed(ada, countdown)
     telling.asked(ada, echo, SLOT)
     assert sorted(told(everything)) == [("asks", "waiting"), ("ended", "waiting"), ("failed", "waiting")]
     assert told(questions) == [("asks", "waiting")]
+    assert sorted(told(differing)) == [("asks", "waiting"), ("failed", "waiting")]
+    assert told(off) == []
+    assert not Notification.objects.exclude(channel__user=ada).exists()
+    assert not signed_in(bob).is_notified
 
 
-def test_an_agent_can_differ_from_all_others(ada, echo, countdown, add):
-    channel = add("webhook", url=HOOK, agents=[{"agent": "echo", "kinds": ["failed"]}])
-    ada = signed_in(ada)
-    for agent in (echo, countdown):
-        telling.finished(ada, agent)
-    [row] = Notification.objects.all()
-    assert row.context == Context.objects.get(agent=countdown).pk
-    telling.failed(ada, echo)
-    assert sorted(told(channel)) == [("ended", "waiting"), ("failed", "waiting")]
+def test_agents_of_other_workspaces_stay_chosen(ada, bob, echo, countdown, add, monkeypatch):
+    monkeypatch.setattr(choices, "MOST_AGENTS", 1)
+    channel = add("webhook", url=HOOK, agents={str(countdown.pk): ["failed"]})
+    Agent.objects.filter(pk=countdown.pk).update(access="workspace", workspace=bob.personal_workspace)
+    channel.agents = {str(echo.pk): []}
+    CHANNELS.store(ada.principal, channel)
+    channel = Channel.objects.get()
+    channel.name = "Renamed"
+    CHANNELS.store(ada.principal, channel)
+    kept = {str(countdown.pk): ["failed"], str(echo.pk): []}
+    assert Channel.objects.get(name="Renamed").agents == kept, "hidden ones do not count"
 
 
-def test_a_channel_that_is_off_and_a_person_without_one_are_told_nothing(ada, bob, echo, add):
-    channel = add("webhook", url=HOOK)
-    telling.finished(bob, echo)
-    choices.change(ada.principal, channel, {"is_on": False})
-    telling.finished(signed_in(ada), echo)
-    assert not Notification.objects.exists()
-    assert not signed_in(ada).is_notified
-
-
-def test_the_first_channel_counts_for_sessions_that_there_were_before(ada, echo, add):
+def test_a_first_channel_counts_for_older_sessions(ada, echo, add):
     before = telling.asked(ada, echo, SLOT)
     channel = add("webhook", url=HOOK)
     accept.accept(signed_in(ada).principal, echo, telling.said("PDF", taskId=str(before.task)))
@@ -62,107 +67,191 @@ def test_the_first_channel_counts_for_sessions_that_there_were_before(ada, echo,
     assert told(channel) == [("ended", "waiting")]
 
 
-def test_of_a_shared_session_its_owner_alone_is_told(ada, bob, echo, add):
+def fail(principal, agent, **more):
+    sent = accept.accept(principal, agent, telling.said("go", **more))
+    with telling.ledger.writing(sent.context) as log:
+        telling.work(log, sent)
+        telling.status(log, sent, "failed", "It broke.")
+    return sent
+
+
+def test_only_owners_of_shared_sessions_are_told(ada, bob, echo, add):
     hers, his = add("webhook", url=HOOK), add("webhook", bob, url=HOOK)
     ada = signed_in(ada)
     begun = telling.finished(ada, echo)
     talk = commands.share_session(ada.principal, begun.context, Context.Sharing.WORKSPACE)
     colleague = member(signed_in(bob), ada)
-    sent = accept.accept(colleague, echo, telling.said("his", contextId=talk.name_for(colleague)))
-    with telling.ledger.writing(sent.context) as log:
-        telling.work(log, sent)
-        telling.status(log, sent, "failed", "It broke.")
+    fail(colleague, echo, contextId=talk.name_for(colleague))
     assert sorted(told(hers)) == [("ended", "waiting"), ("failed", "waiting")]
     assert told(his) == []
 
 
-def test_a_channel_of_a_key_hears_of_the_keys_workspace_alone(ada, bob, echo):
+def test_channels_of_keys_hear_of_the_keys_workspace(ada, bob, echo):
     member(ada, bob)
     key, _ = ApiKey.issue(ada, "k", scopes=[READ, WRITE], workspace_id=ada.personal_workspace.pk)
-    channel, _ = choices.add(key.principal, {"type": "webhook", "url": HOOK})
+    channel = CHANNELS.store(key.principal, Channel(type="webhook", url=HOOK))
     ada = signed_in(ada)
     for workspace in (ada.personal_workspace, bob.personal_workspace):
-        sent = accept.accept(ada.principal_in(workspace.pk), echo, telling.said("go"))
-        with telling.ledger.writing(sent.context) as log:
-            telling.work(log, sent)
-            telling.status(log, sent, "failed", "It broke.")
+        fail(ada.principal_in(workspace.pk), echo)
     [row] = Notification.objects.filter(channel=channel)
     assert Context.objects.get(pk=row.context).workspace == ada.personal_workspace
 
 
-def test_a_send_costs_no_more_for_a_person_without_channels(ada, bob, echo, add):
-    def queries(user):
-        with CaptureQueriesContext(connection) as made:
-            accept.accept(user.principal, echo, telling.said("hi"))
-        return len(made)
-
-    ada, bob = signed_in(ada), signed_in(bob)
-    assert [ada.membership, bob.membership]
-    usual = queries(ada)
-    add("webhook", bob, url=HOOK)
-    notified = signed_in(bob)
-    assert notified.membership
-    assert queries(notified) <= usual + 2, "the transaction's own statements"
+def test_people_without_channels_cost_no_query(ada, echo):
+    ada = signed_in(ada)
     with CaptureQueriesContext(connection) as made:
         telling.finished(ada, echo)
     assert not any("notifications_" in one["sql"] for one in made)
 
 
-class TestWhenItIsDue:
-    NOW = datetime.datetime(2026, 3, 2, 10, 7, tzinfo=datetime.UTC)
-
-    def due(self, kind=Kind.ENDED, zone="", **values):
-        channel = Channel(user=User(time_zone=zone), **{"type": "mail", **values})
-        return listening.due_at(channel, kind, self.NOW)
-
-    def test_programs_at_once_and_people_after_the_wait(self, settings):
-        settings.NOTIFY_WAIT_SECONDS = 60.0
-        assert self.due(type="webhook") == self.NOW
-        for type_ in ("mail", "push", "slack"):
-            assert self.due(type=type_) == self.NOW + datetime.timedelta(seconds=60)
-
-    @pytest.mark.parametrize(
-        ("digest", "zone", "due"),
-        [
-            ("quarter", "", "2026-03-02T10:15Z"),
-            ("hour", "", "2026-03-02T11:00Z"),
-            ("day", "", "2026-03-03T08:00Z"),
-            ("day", "America/Los_Angeles", "2026-03-02T16:00Z"),
-        ],
-    )
-    def test_letters_in_the_window_that_the_person_chose(self, digest, zone, due):
-        assert self.due(digest=digest, zone=zone) == datetime.datetime.fromisoformat(due)
-
-    def test_questions_do_not_wait_for_the_window_unless_they_shall(self):
-        soon = self.NOW + datetime.timedelta(minutes=5)
-        assert self.due(Kind.ASKS, digest="day") < soon
-        assert self.due(Kind.ASKS, digest="day", questions_at_once=False) > soon
+NOW = datetime.datetime(2026, 3, 2, 10, 7, tzinfo=datetime.UTC)
 
 
-class TestWhatIsRefused:
-    def test_a_second_channel_for_mail(self, add, letters):
+@pytest.mark.parametrize(
+    ("values", "due"),
+    [
+        ({"type": "webhook"}, "2026-03-02T10:07Z"),
+        ({"type": "mail"}, "2026-03-02T10:08Z"),
+        ({"type": "push"}, "2026-03-02T10:08Z"),
+        ({"type": "slack"}, "2026-03-02T10:08Z"),
+        ({"digest": "quarter"}, "2026-03-02T10:15Z"),
+        ({"digest": "hour"}, "2026-03-02T11:00Z"),
+        ({"digest": "day"}, "2026-03-03T08:00Z"),
+        ({"digest": "day", "zone": "America/Los_Angeles"}, "2026-03-02T16:00Z"),
+        ({"digest": "day", "kind": Kind.ASKS}, "2026-03-02T10:08Z"),
+        ({"digest": "day", "kind": Kind.ASKS, "questions_at_once": False}, "2026-03-03T08:00Z"),
+    ],
+    ids=str,
+)
+def test_letters_wait_and_programs_do_not(settings, values, due):
+    settings.NOTIFY_WAIT_SECONDS = 60.0
+    kind, zone = values.get("kind", Kind.ENDED), values.get("zone", "")
+    chosen = {name: value for name, value in values.items() if name not in ("kind", "zone")}
+    channel = Channel(user=User(time_zone=zone), **{"type": "mail", **chosen})
+    assert listening.due_at(channel, kind, NOW) == datetime.datetime.fromisoformat(due)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"type": "webhook", "url": "http://example.org/"},
+        {"type": "webhook", "url": "https://169.254.169.254/"},
+        {"type": "slack", "url": ""},
+        {"type": "mail"},  # there is no mail server
+        {"type": "push", "url": HOOK, "push_keys": '{"p256dh": "AA", "auth": "AA"}'},
+    ],
+)
+def test_wrong_channels_are_refused(ada, values):
+    with pytest.raises(InvalidFields):
+        CHANNELS.store(ada.principal, Channel(**values))
+    assert not Channel.objects.exists()
+
+
+def test_a_person_has_one_mail_and_few_channels(add, letters, monkeypatch):
+    add("mail")
+    with pytest.raises(InvalidFields):
         add("mail")
-        with pytest.raises(InvalidFields):
-            add("mail")
-
-    @pytest.mark.parametrize(
-        "values",
-        [
-            {"type": "webhook", "url": "http://example.org/"},
-            {"type": "webhook", "url": "https://169.254.169.254/"},
-            {"type": "slack", "url": ""},
-            {"type": "mail"},  # there is no mail server
-            {"type": "push", "url": HOOK, "keys": {"p256dh": "AA", "auth": "AA"}},
-            {"type": "webhook", "url": HOOK, "agents": [{"agent": "nobody", "kinds": []}]},
-        ],
-    )
-    def test_a_wrong_channel(self, ada, values):
-        with pytest.raises(InvalidFields):
-            choices.add(ada.principal, values)
-        assert not Channel.objects.exists()
-
-    def test_more_channels_than_one_person_may_have(self, ada, add, monkeypatch):
-        monkeypatch.setattr(choices, "MOST_CHANNELS", 1)
+    monkeypatch.setattr(choices, "MOST_CHANNELS", 1)
+    with pytest.raises(choices.TooManyChannels):
         add("webhook", url=HOOK)
-        with pytest.raises(choices.TooManyChannels):
-            add("webhook", url=HOOK)
+
+
+# The settings page, and the link that stops letters
+
+PAGE = "/settings/notifications"
+
+
+@pytest.fixture
+def browser(ada):
+    client = Client()
+    client.force_login(ada)
+    return client
+
+
+def address(channel, act=""):
+    return f"{PAGE}/channels/{channel.pk}{act}"
+
+
+def test_a_webhooks_secret_is_shown_once(ada, echo, browser, add, letters):
+    shown = browser.post(PAGE, {"save": "channel", "type": "webhook", "name": "Mine", "url": HOOK})
+    channel = Channel.objects.get()
+    assert channel.secret in shown.text
+    for page in (PAGE, address(channel)):
+        text = browser.get(page).text
+        assert channel.secret not in text
+        assert HOOK not in text
+    rotated = browser.post(address(channel, "/rotate")).text
+    assert Channel.objects.get().secret in rotated
+    assert browser.post(f"{PAGE}/secret").status_code == 200
+    assert WebhookSigning.objects.get().user == ada
+    session = telling.failed(signed_in(ada), echo).context
+    assert f"/sessions/{session}" in browser.get(PAGE).text, "what was sent is listed"
+    told = browser.post(address(add("mail"), "/rotate"), follow=True)
+    assert "Only a webhook has a secret." in told.text
+
+
+def test_a_wrong_address_is_refused_where_typed(browser):
+    answer = browser.post(PAGE, {"save": "channel", "type": "slack", "url": "https://10.0.0.1/"})
+    assert answer.status_code == 422
+    assert 'role="alert"' in answer.text
+    assert not Channel.objects.exists()
+
+
+def test_mail_needs_a_mail_server(ada, browser, settings):
+    assert "Notify me by e-mail" not in browser.get(PAGE).text
+    browser.post(PAGE, {"save": "mail"})
+    assert not Channel.objects.exists()
+    settings.EMAIL_URL = "smtp://mail.example:25"
+    assert "Notify me by e-mail" in browser.get(PAGE).text
+    browser.post(PAGE, {"save": "mail"})
+    assert Channel.objects.get().type == "mail"
+    assert signed_in(ada).is_notified
+
+
+def test_each_channel_has_kinds_agents_and_windows(ada, echo, browser, add, letters):
+    channel = add("mail")
+    values = {"is_on": "on", "kinds": ["asks"], "digest": "hour", "other_agent": "echo", "other_kinds": ["failed"]}
+    assert browser.post(address(channel), values).status_code == 302
+    channel.refresh_from_db()
+    assert (channel.kinds, channel.digest, channel.questions_at_once) == (["asks"], "hour", False)
+    assert channel.agents == {str(echo.pk): ["failed"]}
+    assert browser.post(address(channel), values | {"other_agent": "nobody"}).status_code == 422
+    usual = {"is_on": "on", "kinds": ["asks"], "digest": "hour", "usual-echo": "on"}
+    browser.post(address(channel), usual)
+    assert Channel.objects.get().agents == {}
+
+
+def test_a_channel_is_tested_and_removed(ada, browser, add, letters):
+    hook = add("webhook", url="http://127.0.0.1:9/")
+    outbound.configure([])
+    assert "the test failed" in browser.post(address(hook, "/test"), follow=True).text, "it is vetted again"
+    hook.delete()
+    channel = add("mail")
+    assert "the test is sent" in browser.post(address(channel, "/test"), follow=True).text
+    assert len(letters) == 1
+    assert "You cannot undo this." in browser.get(address(channel, "/delete")).text
+    browser.post(address(channel, "/delete"))
+    assert not Channel.objects.exists()
+    assert not signed_in(ada).is_notified
+
+
+def test_letters_have_links_that_stop_them(ada, add, letters):
+    """Without signing in; a look changes nothing."""
+    channel, program = add("mail"), Client(enforce_csrf_checks=True)
+
+    def link(kind):
+        return "/" + wording.stop_link(channel, kind).partition("//")[2].partition("/")[2]
+
+    assert program.get(link("asks")).status_code == 200
+    assert "asks" in Channel.objects.get().kinds
+    assert program.post(link("asks"), {"List-Unsubscribe": "One-Click"}).status_code == 200
+    assert Channel.objects.get().kinds == ["ended", "failed"]
+    program.post(link(wording.ALL))
+    assert not Channel.objects.get().is_on
+    assert not signed_in(ada).is_notified
+    forged, old = f"{link('asks')[:-2]}xx", link("asks")
+    channel.delete()
+    for wrong in (forged, old):
+        answer = program.post(wrong)
+        assert answer.status_code == 404
+        assert "This link no longer works" in answer.text

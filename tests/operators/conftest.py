@@ -32,7 +32,7 @@ def own_files(tmp_path: Path, settings: Any) -> Path:
 @pytest.fixture
 def at_low_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passphrases are stretched little."""
-    monkeypatch.setattr("apps.operators.backup.sealing.SCRYPT_COST", 2**14)
+    monkeypatch.setattr("apps.optional.backup.sealing.SCRYPT_COST", 2**14)
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from django.db import DEFAULT_DB_ALIAS, models
 from agentkit import Artifact, Completed
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
+from apps.conversations.forks.forking import fork
+from apps.conversations.search import indexing
+from apps.conversations.uploads import resumable
+from apps.conversations.uploads.models import Upload
+from apps.credentials.models import AuthType, Credential
 from apps.engine import accept
-from apps.features.archive.archiving import move_to_cold_storage
-from apps.features.credentials.models import AuthType, Credential
-from apps.features.forks.forking import fork
-from apps.features.search import indexing
-from apps.features.uploads import resumable
-from apps.features.uploads.models import Upload
+from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record.execution import Run
 from apps.record.models import Context
 from tests import emptying

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from config.asgi import application
+from parley.asgi import application
 
 LOCAL = "127.0.0.1"
 

@@ -1,13 +1,25 @@
 """What operators do by the terminal."""
 
+import subprocess
+import sys
 import uuid
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.accounts.audit_models import AuditEntry
+from apps.accounts.audit_models import AuditAction, AuditEntry
+from apps.accounts.models import ApiKey
 from apps.automation import schedules
 from apps.automation.models import Schedule
+
+LIST_THEN_WORK = """
+import django
+django.setup()
+from django.contrib import admin
+from django.core.management import call_command
+call_command("act")
+admin.autodiscover()  # as the work on rows does
+"""
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,6 +39,13 @@ def test_an_act_is_done_and_in_the_audit(admin_user, made, capsys):
         call_command("act", "schedule.pause", str(made.pk), "--as", admin_user.email)
 
 
+def test_an_act_that_records_itself_is_recorded_once(admin_user, ada):
+    key, _ = ApiKey.issue(ada, "laptop")
+    call_command("act", "key.revoke", str(key.pk), "--as", admin_user.email)
+    entries = AuditEntry.objects.filter(object_key=str(key.pk)).values_list("action", "actor_key")
+    assert list(entries) == [(AuditAction.KEY_REVOKED, "act")]
+
+
 def test_what_is_wrong_changes_nothing(admin_user, ada, made):
     for given in (
         ["schedule.pause", str(made.pk), "--as", ada.email],
@@ -43,3 +62,8 @@ def test_what_is_wrong_changes_nothing(admin_user, ada, made):
 def test_without_a_name_it_lists_what_there_is(capsys):
     call_command("act")
     assert "schedule.run" in capsys.readouterr().out
+
+
+def test_a_fresh_process_knows_all_acts():
+    done = subprocess.run([sys.executable, "-c", LIST_THEN_WORK], capture_output=True, text=True, check=True)
+    assert "schedule.pause" in done.stdout

@@ -16,14 +16,14 @@ from django.db import connection
 
 from apps.accounts.authentication import api_key_principal
 from apps.accounts.models import User
+from apps.conversations.search.queries import search
+from apps.conversations.sessions import deletion
+from apps.conversations.uploads.models import Upload
+from apps.credentials.models import Credential
 from apps.engine import accept, jobs
-from apps.features.credentials.models import Credential
-from apps.features.search.queries import search
-from apps.features.sessions import deletion
-from apps.features.uploads.models import Upload
-from apps.operators import backup
-from apps.operators.backup import Choices
-from apps.operators.backup.files import HeldFiles
+from apps.optional.backup import operations as backup
+from apps.optional.backup.files import HeldFiles
+from apps.optional.backup.operations import Choices
 from apps.record import projection
 from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event
@@ -40,10 +40,6 @@ pytestmark = [
 
 
 AUDIT = ("accounts.AuditEntry", "accounts.AuditHead")
-
-
-def quiet(_: str) -> None:
-    pass
 
 
 @pytest.fixture
@@ -79,7 +75,7 @@ def test_everything_comes_back_in_an_empty_place(play, ada, echo, said, file, ca
         assert projection.differences(restored(context).pk) == []
 
 
-def test_a_run_that_was_at_work_is_found_by_the_sweep_at_once(ada, echo, said, file):
+def test_restored_run_is_found_by_the_sweep(ada, echo, said, file):
     lost = begin(accept.accept(ada.principal, echo, said("at work")).run)
     call_command("backup", file)
     lose_everything()
@@ -100,7 +96,7 @@ def test_keys_are_not_given_out_again(talk, file, ada, echo, said):
     assert Event.objects.order_by("pk").filter(context__context_id="next")[0].pk > highest
 
 
-def test_it_is_of_one_moment_though_people_send_and_delete(ada, echo, said, file, settings):
+def test_backup_is_of_one_moment_during_writes(ada, echo, said, file, settings):
     settings.UNUSED_FILE_SECONDS = 0
     send(ada, echo, said, "deleted meanwhile", "deleted")
     make_files_old()
@@ -140,7 +136,7 @@ def test_it_is_of_one_moment_though_people_send_and_delete(ada, echo, said, file
     assert len(stored_files()) == Blob.objects.filter(uses__gt=0).count() == manifest["files"]["count"]
 
 
-def test_only_its_owner_reads_it_and_a_half_one_has_no_name(talk, file, ada, echo, said, monkeypatch):
+def test_backup_is_private_and_appears_whole(talk, file, ada, echo, said, monkeypatch):
     call_command("backup", file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(CommandError, match="exists"):
@@ -177,7 +173,7 @@ def test_an_encrypted_one_opens_with_its_passphrase_alone(talk, file, tmp_path):
     assert rows() == before
 
 
-def test_an_occupied_place_is_refused_and_stays_as_it_is(talk, file, ada, echo):
+def test_occupied_place_is_refused_and_kept(talk, file, ada, echo):
     call_command("backup", file)
     before, files = rows(), stored_files()
     with pytest.raises(CommandError, match="has files"):
@@ -190,7 +186,7 @@ def test_an_occupied_place_is_refused_and_stays_as_it_is(talk, file, ada, echo):
     assert files
 
 
-def test_a_missing_file_is_said_and_can_be_left_out(talk, file):
+def test_missing_file_can_be_left_out(talk, file):
     (lost,) = stored_files()
     default_storage.delete(lost)
     with pytest.raises(CommandError, match="1 stored files are missing"):
@@ -202,7 +198,7 @@ def test_a_missing_file_is_said_and_can_be_left_out(talk, file):
     assert lost not in stored_files()
 
 
-def test_a_complete_upload_that_is_not_in_its_place_yet_is_in_the_backup(talk, file, ada, settings):
+def test_complete_upload_under_way_is_backed_up(talk, file, ada, settings):
     upload, unfinished = installations.uploads_under_way(ada)
     call_command("backup", file)
     lose_everything()

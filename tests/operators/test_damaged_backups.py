@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db.migrations.loader import MigrationLoader
 
 from apps.accounts.models import User
-from apps.features.credentials.models import AuthType, Credential
-from apps.operators.backup import Secret
-from apps.operators.backup.container import ContainerWriter, members
-from apps.operators.backup.sealing import CHUNK_BYTES, CannotOpen, SealedReader, SealedWriter
-from apps.operators.backup.writing import KEYS
+from apps.credentials.models import AuthType, Credential
+from apps.optional.backup.container import ContainerWriter, members
+from apps.optional.backup.operations import Secret
+from apps.optional.backup.sealing import CHUNK_BYTES, CannotOpen, SealedReader, SealedWriter
+from apps.optional.backup.writing import KEYS
 from apps.record.models import Context, Message
+from parley.program import DISTRIBUTION
 from tests.operators.installations import lose_everything, send, stored_files
 from tests.record.archiving import cold_files, had_a_long_talk, put_away, replace
 
@@ -133,6 +137,8 @@ def tasks(found: Members) -> str:
         (in_manifest(lambda manifest: manifest.update(version=2)), "does not know"),
         (in_manifest(lambda manifest: manifest["migrations"].append("record.0999_later")), "newer"),
         (in_manifest(lambda manifest: manifest["migrations"].pop()), "older"),
+        (in_manifest(lambda manifest: manifest["migrations"].remove("record.0001_squashed")), "older"),
+        (in_manifest(lambda manifest: manifest["migrations"].remove("evaluations.0001_squashed")), "Set PARLEY_APPS"),
     ],
 )
 @pytest.mark.django_db(transaction=True)
@@ -142,6 +148,29 @@ def test_a_changed_member_and_another_version_are_refused(file, change, words):
     with pytest.raises(CommandError, match=words):
         call_command("restore", file)
     assert nothing_is_here()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_refusal_names_both_versions(file):
+    rewrite(file, in_manifest(lambda manifest: manifest.update(parley="7.8.9")))
+    rewrite(file, in_manifest(lambda manifest: manifest["tables"]["record.task"]["columns"].append("later")))
+    with pytest.raises(CommandError, match="Install that version") as refused:
+        call_command("restore", file)
+    assert {"7.8.9", version(DISTRIBUTION)} <= set(re.findall(r"\d+\.\d+\.\d+", str(refused.value)))
+    assert nothing_is_here()
+
+
+def before_they_were_merged(manifest: Any) -> None:
+    """Name its migrations as the version did that had many per app."""
+    for key, migration in MigrationLoader(None).replacements.items():
+        manifest["migrations"].remove(".".join(key))
+        manifest["migrations"] += map(".".join, migration.replaces)
+
+
+def test_a_backup_of_unmerged_migrations_is_restored(file):
+    rewrite(file, in_manifest(before_they_were_merged))
+    call_command("restore", file)
+    assert Context.objects.get().context_id == "talk"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -163,7 +192,7 @@ OTHER_KEY = "b3RoZXIga2V5IGZvciB0ZXN0cywgb2YgMzIgYnl0ZXM"
 
 
 @pytest.mark.django_db(transaction=True)
-def test_secrets_need_the_master_key_they_were_encrypted_with(file, settings):
+def test_restored_secrets_need_their_master_key(file, settings):
     before, settings.MASTER_KEY = settings.MASTER_KEY, OTHER_KEY
     with pytest.raises(CommandError, match="MASTER_KEY"):
         call_command("restore", file)
@@ -174,7 +203,7 @@ def test_secrets_need_the_master_key_they_were_encrypted_with(file, settings):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_keys_are_in_a_backup_only_if_it_is_encrypted(tmp_path, own_files, ada, settings):
+def test_keys_are_only_in_encrypted_backups(tmp_path, own_files, ada, settings):
     with pytest.raises(CommandError, match="encrypted"):
         call_command("backup", tmp_path / "plain.tar", with_keys=True)
     (key := tmp_path / "key").write_text("a key of at least thirty-two bytes")
@@ -187,7 +216,7 @@ def test_the_keys_are_in_a_backup_only_if_it_is_encrypted(tmp_path, own_files, a
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_differs_from_its_log_is_found_and_kept(own_files, tmp_path, ada, echo, said, capsys):
+def test_differences_from_the_log_are_found(own_files, tmp_path, ada, echo, said, capsys):
     talk = had_a_long_talk(ada, echo, said)
     cold = put_away(had_a_long_talk(ada, echo, said, "cold"))
     call_command("archive_sessions", session=str(cold.pk))

@@ -1,4 +1,4 @@
-"""Long lists are paged along indexes, saved as filters and exported."""
+"""Long lists are paged along indexes, saved as filters and exported; the sidebar leads to all."""
 
 import csv
 import io
@@ -7,20 +7,23 @@ import re
 
 import pytest
 from django.contrib import admin
+from django.contrib.admin import site
 from django.contrib.admin.models import LogEntry
 from django.db import connection
+from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.audit_models import AuditEntry
+from apps.accounts.models import User
 from apps.engine import accept
 from apps.operators.models import SavedFilter
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
-from console.admin import BoundedPaginator, ReadOnlyAdmin
-from console.cells import list_url
-from console.keyset import EstimatingPaginator
+from parley.faces.admin import BoundedPaginator, ReadOnlyAdmin
+from parley.faces.cells import list_url
+from parley.faces.keyset import EstimatingPaginator
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database has its own plans")]
 
@@ -62,7 +65,7 @@ def rows(many_tasks):
 
 
 @pytest.mark.parametrize("model", LONG)
-def test_every_page_of_a_long_list_follows_an_index_and_skips_nothing(admin_client, rows, monkeypatch, model):
+def test_list_pages_follow_an_index_completely(admin_client, rows, monkeypatch, model):
     monkeypatch.setattr(ReadOnlyAdmin, "list_per_page", 2)
     states = {Task: "working", Run: "failed", Delivery: "dead"}
     for chosen in LONG[model]:
@@ -94,7 +97,7 @@ def check_queries(model, queries: list[str]) -> None:
 
 
 @pytest.mark.parametrize("model", [Task, Delivery, PushConfig])
-def test_pages_and_exports_of_any_order_have_every_row_once(admin_client, rows, monkeypatch, model):
+def test_every_order_lists_every_row_once(admin_client, rows, monkeypatch, model):
     """Also of hand-made ones: by columns of other tables, or with NULL in some rows."""
     monkeypatch.setattr(ReadOnlyAdmin, "list_per_page", 3)
     monkeypatch.setattr("apps.operators.lists.ROWS_AT_ONCE", 2)
@@ -115,15 +118,16 @@ def test_pages_and_exports_of_any_order_have_every_row_once(admin_client, rows, 
             assert len({json.loads(line)["id"] for line in lines}) == len(lines) == len(everything), (column, sign)
 
 
-def test_a_heading_offers_only_an_order_that_pages_can_follow(admin_client, rows):
+def test_headings_offer_orders_that_pages_follow(admin_client, rows):
     page = admin_client.get(list_url(Delivery)).content.decode()
-    columns = admin.site.get_model_admin(Delivery).list_display
+    listed = admin.site.get_model_admin(Delivery).list_display
+    columns = [getattr(one, "short_description", one) for one in listed]
     offered = {int(number) for number in re.findall(r"[?&;]o=-?(\d+)", page)}
     assert columns.index("attempts") + 1 in offered
     assert columns.index("answer") + 1 not in offered, "some have no answer"
 
 
-def test_a_page_keeps_its_place_when_new_rows_come(admin_client, rows, monkeypatch, ada, echo, said):
+def test_pages_keep_their_place_with_new_rows(admin_client, rows, monkeypatch, ada, echo, said):
     monkeypatch.setattr(ReadOnlyAdmin, "list_per_page", 2)
     first = admin_client.get(list_url(Task))
     second_url = f"{list_url(Task)}{first.context['cl'].older}"
@@ -138,7 +142,7 @@ def test_a_malformed_place_is_no_error_page(admin_client, rows):
         assert admin_client.get(list_url(Task), {"before": place}, follow=True).status_code == 200
 
 
-def test_a_long_list_says_about_how_long_it_is(admin_client, rows, monkeypatch):
+def test_long_lists_estimate_their_length(admin_client, rows, monkeypatch):
     assert "5 tasks" in admin_client.get(list_url(Task)).content.decode()
     monkeypatch.setattr(BoundedPaginator, "MOST", 3)
     if connection.vendor == "postgresql":  # where estimates come from; SQLite would plan later tests by them
@@ -150,7 +154,7 @@ def test_a_long_list_says_about_how_long_it_is(admin_client, rows, monkeypatch):
     assert EstimatingPaginator(tasks.filter(state="submitted"), 2).shown_count == "3 or more"
 
 
-def test_a_filter_is_saved_used_and_deleted_by_its_operator_alone(operator_with, rows):
+def test_saved_filters_are_their_operators_own(operator_with, rows):
     mine, other = operator_with("view_task"), operator_with("view_task")
     save = reverse("admin:record_task_save_filter")
     mine.post(save, {"name": "stuck", "query": "state__exact=working&before=x~y"})
@@ -188,15 +192,7 @@ def test_filtered_rows_are_exported_in_pages(operator_with, rows, monkeypatch):
     assert ["jsonl" in notes[0], "csv: state__exact=working" in notes[1], len(notes)] == [True, True, 2]
 
 
-def test_an_exported_text_is_no_formula(operator_with, rows):
-    Context.objects.update(title='=HYPERLINK("https://bad.example.org")')
-    operator = operator_with("view_context", "export_rows")
-    answer = operator.get(reverse("admin:record_context_export", args=["csv"]))
-    for row in csv.DictReader(io.StringIO(b"".join(answer).decode())):
-        assert row["title"].startswith("'=")
-
-
-def test_an_export_has_its_own_permission_and_no_secret(operator_with, admin_client, rows):
+def test_exports_need_a_permission_and_hide_secrets(operator_with, admin_client, rows):
     address = reverse("admin:record_task_export", args=["csv"])
     for permissions in (["view_task"], ["export_rows"]):
         operator = operator_with(*permissions)
@@ -206,3 +202,23 @@ def test_an_export_has_its_own_permission_and_no_secret(operator_with, admin_cli
     PushConfig.objects.update(token="canary-token", credentials="canary-secret")
     answer = admin_client.get(reverse("admin:a2a_pushconfig_export", args=["jsonl"]))
     assert "canary" not in b"".join(answer).decode()
+
+
+def sidebar(user):
+    request = RequestFactory().get("/admin/")
+    request.user = user
+    return [str(item["link"]) for group in site.get_sidebar_list(request) for item in group["items"]]
+
+
+def test_operators_find_every_list(admin_client, admin_user):
+    lists = {
+        reverse(f"admin:{app['app_label']}_{model['object_name'].lower()}_changelist")
+        for app in admin_client.get("/admin/").context["app_list"]
+        for model in app["models"]
+    }
+    assert lists <= set(sidebar(admin_user))
+
+
+def test_members_find_no_list():
+    member = User.objects.create_user("ada@example.org")
+    assert sidebar(member) == [reverse("admin:index")]

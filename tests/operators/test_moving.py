@@ -20,9 +20,9 @@ from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import ConnectionHandler
 
-from apps.operators import backup
-from apps.operators.backup import Choices
-from apps.operators.backup.database import NotEmpty
+from apps.optional.backup import operations as backup
+from apps.optional.backup.database import NotEmpty
+from apps.optional.backup.operations import Choices
 from apps.record.lookup import restored
 from apps.record.models import Context, Event
 from tests import patterns, stack
@@ -84,7 +84,7 @@ def words_of(using: str) -> list[Any]:
 
 @pytest.mark.services("it moves to PostgreSQL and back", only=True)
 @pytest.mark.usefixtures("own_files")
-def test_all_rows_go_to_sqlite_by_a_backup_and_to_postgresql_by_moving(
+def test_all_rows_move_between_databases(
     play: Any, ada: Any, echo: Any, said: Any, sqlite: str, postgresql: str, tmp_path: Path
 ) -> None:
     play({"write": {"agent": "loud", "message": "hello"}})

@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 
-import outbound
 from apps.accounts.models import User
 from apps.agents.registration import register_hosted
-from apps.features.credentials.models import Credential, OAuthService
+from apps.credentials.models import Credential, OAuthService
+from parley import outbound
 from tests import authorization_server
 from tests.authorization_server import CLIENT, SECRET
 

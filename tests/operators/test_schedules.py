@@ -1,13 +1,18 @@
-"""Operators pause, resume and run people's schedules."""
+"""Operators pause and run people's schedules and webhooks, and see their channels without addresses."""
 
 import pytest
-from django.urls import reverse
+from django.utils import timezone
 
-from apps.accounts.audit_models import AuditEntry
-from apps.automation import schedules
-from apps.automation.models import Schedule, ScheduledRun
-from console.cells import list_url, page_url
+from apps.automation import incoming, schedules
+from apps.automation.models import IncomingWebhook, Schedule, ScheduledRun
+from apps.notifications.models import Channel, Notification
+from apps.operators.doctor import connections
+from apps.operators.doctor.examination import Patient, State
+from parley.faces.cells import list_url, page_url
+from tests.notifications.conftest import LONG_AGO
 from tests.operators.test_actions import act, press
+from tests.web import telling
+from tests.work.hand import published_keys
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -18,7 +23,7 @@ def made(ada, echo):
     return schedules.save(ada.principal, Schedule(**about))
 
 
-def test_one_is_paused_resumed_and_run_from_its_page(admin_client, made):
+def test_schedules_are_paused_resumed_and_run(admin_client, made):
     press(admin_client, Schedule, "pause", made)
     assert Schedule.objects.get().paused_because == "An operator paused it."
     press(admin_client, Schedule, "resume", made)
@@ -30,16 +35,62 @@ def test_one_is_paused_resumed_and_run_from_its_page(admin_client, made):
         assert admin_client.get(address).status_code == 200
 
 
-def test_many_are_paused_from_the_list_and_it_is_in_the_audit(admin_client, made):
-    before = AuditEntry.objects.count()
-    act(admin_client, Schedule, "pause_selected", made)
-    assert Schedule.objects.get().paused_at
-    assert AuditEntry.objects.count() > before
+@pytest.fixture
+def webhook(ada, echo):
+    return incoming.save(ada.principal, IncomingWebhook(name="Events", agent=echo, scheme="bearer"))
 
 
-def test_who_may_only_view_them_changes_nothing(client, django_user_model, made):
-    viewer = django_user_model.objects.create_user("viewer@example.org", "viewer", is_staff=True)
-    client.force_login(viewer)
-    assert client.get(reverse("admin:automation_schedule_changelist")).status_code == 403
-    press(client, Schedule, "pause", made)
-    assert Schedule.objects.get().paused_at is None
+def test_webhooks_are_paused_without_showing_secrets(admin_client, webhook):
+    press(admin_client, IncomingWebhook, "pause", webhook)
+    assert IncomingWebhook.objects.get().paused_at
+    act(admin_client, IncomingWebhook, "resume_selected", webhook)
+    assert IncomingWebhook.objects.get().paused_at is None
+    assert webhook.secret not in admin_client.get(page_url(IncomingWebhook, webhook.pk)).content.decode()
+    assert admin_client.get(list_url(IncomingWebhook)).status_code == 200
+
+
+SECRETS = {"url": "https://canary.example/secret", "secret": "whsec_canary", "push_keys": "canary"}
+
+
+@pytest.fixture
+def published(monkeypatch):
+    return published_keys(monkeypatch)
+
+
+@pytest.fixture
+def given_up(ada, echo, published):
+    session = telling.failed(ada, echo)
+    channel = Channel.objects.create(user=ada, type="slack", **SECRETS)
+    about = {"context": session.context, "task": session.task, "event_index": 4, "kind": "failed"}
+    return Notification.objects.create(
+        channel=channel, state="failed", reason="nobody answered", due_at=timezone.now(), queued_at=LONG_AGO, **about
+    )
+
+
+def test_pages_show_everything_but_the_secrets(admin_client, given_up):
+    pages = {
+        list_url(Channel): "ada@example.org",
+        page_url(Channel, given_up.channel_id): "ada@example.org",
+        list_url(Notification): "nobody answered",
+        page_url(Notification, given_up.pk): "nobody answered",
+    }
+    for page, words in pages.items():
+        content = admin_client.get(page).text
+        assert words in content
+        assert "canary" not in content
+
+
+def test_only_given_up_notifications_are_sent_again(admin_client, given_up, published):
+    press(admin_client, Notification, "send_again", given_up)
+    assert Notification.objects.get().state == "waiting"
+    assert published == [given_up.channel_id]
+    Notification.objects.update(state="sent")
+    act(admin_client, Notification, "send_again_selected", given_up)
+    assert Notification.objects.get().state == "sent"
+
+
+def test_doctor_warns_of_mail_without_server(ada, settings):
+    settings.EMAIL_URL, settings.ADMINS = "", []
+    assert connections.letters(Patient(url="http://localhost")).state == State.OK
+    Channel.objects.create(user=ada, type="mail")
+    assert connections.letters(Patient(url="http://localhost")).state == State.WARNING

@@ -13,8 +13,8 @@ import pytest
 from django.db import connection, models
 from django.test.utils import isolate_apps
 
-from apps.operators.backup.database import Filler, Snapshot
-from apps.operators.backup.tables import Table
+from apps.optional.backup.database import Filler, Snapshot
+from apps.optional.backup.tables import Table
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -5,21 +5,13 @@ import gzip
 import zlib
 
 import httpcore2
+import httpx
+import httpx2
 import pytest
 
-from outbound import (
-    Exchange,
-    Forbidden,
-    Guard,
-    Limits,
-    Misleading,
-    OutboundError,
-    TooLarge,
-    TooSlow,
-    Unreachable,
-    Untrusted,
-)
-from outbound.targets import Allowed
+from parley.outbound import Exchange, Forbidden, Guard, Limits, Misleading, TooLarge, TooSlow, Unreachable, Untrusted
+from parley.outbound.targets import Allowed
+from parley.outbound.transports import Transport
 from tests.outbound import certificates
 from tests.outbound.receiving import answer, server
 
@@ -66,16 +58,13 @@ async def test_a_request_arrives_and_its_answer_comes_back():
     assert request.endswith(b"\r\n\r\ncontent")
 
 
-async def test_what_is_not_open_is_not_called():
-    async with server(answer()) as at, open_exchange(allow=Allowed()) as way:
-        with pytest.raises(Forbidden, match="OUTBOUND_ALLOW"):
-            await fetched(at.url, way)
-    assert at.requests == []
-
-
-async def test_a_name_that_changes_its_address_between_look_up_and_connection_gains_nothing():
+async def test_addresses_are_checked_at_the_connection():
     inward = leading_to(["127.0.0.1"], ["10.255.255.1"])
     async with server(answer()) as at:
+        async with open_exchange(allow=Allowed()) as way:
+            with pytest.raises(Forbidden, match="OUTBOUND_ALLOW"):
+                await fetched(at.url, way)
+        assert at.requests == []
         url = f"{NAMED}:{at.port}/"
         async with open_exchange(resolve=inward) as way:
             await fetched(url, way)
@@ -88,12 +77,9 @@ async def test_a_name_that_changes_its_address_between_look_up_and_connection_ga
             await guard.vet(url)
             with pytest.raises(Forbidden):
                 await fetched(url, way)
-    assert len(at.requests) == 1
-
-
-async def test_the_next_address_is_tried_where_nobody_listens():
-    async with server(answer()) as at, open_exchange(resolve=leading_to(["127.0.0.2", "127.0.0.1"])) as way:
-        assert (await fetched(f"{NAMED}:{at.port}/", way))[1] == b"hello"
+        assert len(at.requests) == 1
+        async with open_exchange(resolve=leading_to(["127.0.0.2", "127.0.0.1"])) as way:
+            assert (await fetched(url, way))[1] == b"hello", "the next address is tried where nobody listens"
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
@@ -112,18 +98,12 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     assert proxy.requests == []
 
 
-async def test_a_header_that_cannot_be_sent_is_not_repeated_in_the_error():
+async def test_unsendable_headers_are_not_repeated():
     async with server(answer()) as at, open_exchange() as way:
         with pytest.raises(Unreachable) as refused:
             await fetched(at.url, way, {"Authorization": "canary "})
     assert "canary" not in str(refused.value)
     assert not refused.value.was_sent
-
-
-@pytest.mark.parametrize("sent", [b"", b"not HTTP at all\r\n\r\n", HALF])
-async def test_what_does_not_speak_http_is_unreachable(sent):
-    with pytest.raises(Unreachable):
-        await fetched_of(sent)
 
 
 # Sizes
@@ -138,7 +118,7 @@ async def test_a_packed_answer_is_unpacked(how, pack):
     assert b"Accept-Encoding: gzip, deflate\r\n" in at.requests[0]
 
 
-async def test_an_answer_that_is_too_large_or_never_ends_is_broken_off():
+async def test_answers_too_large_are_broken_off():
     async def endless(request, writer):
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
@@ -183,13 +163,12 @@ async def test_a_stream_of_small_events_is_longer(piece):
 async def test_nobody_may_send_more_than_10_mib():
     assert Limits().bytes == 10 * 1024**2
     event = b"data: " + b"x" * 10 * 1024**2
-    with pytest.raises(TooLarge):
-        await fetched_of(stream(event))
-    with pytest.raises(TooLarge):
-        await fetched_of(answer(event))
+    for answering in (stream(event), answer(event)):
+        with pytest.raises(TooLarge):
+            await fetched_of(answering)
 
 
-async def test_a_bomb_is_refused_by_its_size_and_by_its_ratio():
+async def test_bombs_are_refused_by_size_and_ratio():
     bomb = answer(gzip.compress(b"\0" * 20_000_000), "200 OK", "Content-Encoding: gzip")
     with pytest.raises(TooLarge, match="larger than 3000000 bytes"):
         await fetched_of(bomb, Limits(bytes=3_000_000, ratio=10**6))
@@ -197,18 +176,20 @@ async def test_a_bomb_is_refused_by_its_size_and_by_its_ratio():
         await fetched_of(bomb, Limits(bytes=10**9, ratio=100))
 
 
-@pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "compress"])
-async def test_a_packing_that_was_not_asked_for_is_refused(encoding):
-    with pytest.raises(Misleading, match="packed"):
-        await fetched_of(answer(b"x", "200 OK", f"Content-Encoding: {encoding}"))
-
-
 @pytest.mark.parametrize(
-    "body", [b"not packed", gzip.compress(b"x", mtime=0)[:-4], gzip.compress(b"x", mtime=0) + b"more"]
+    ("encoding", "body"),
+    [
+        ("br", b"x"),
+        ("gzip, gzip", b"x"),
+        ("compress", b"x"),
+        ("gzip", b"not packed"),
+        ("gzip", gzip.compress(b"x", mtime=0)[:-4]),
+        ("gzip", gzip.compress(b"x", mtime=0) + b"more"),
+    ],
 )
-async def test_a_broken_packing_is_refused(body):
+async def test_unknown_or_broken_packings_are_refused(encoding, body):
     with pytest.raises(Misleading):
-        await fetched_of(answer(body, "200 OK", "Content-Encoding: gzip"))
+        await fetched_of(answer(body, "200 OK", f"Content-Encoding: {encoding}"))
 
 
 async def test_a_head_that_is_too_large_is_refused():
@@ -223,42 +204,35 @@ async def test_a_head_that_is_too_large_is_refused():
 # Time
 
 
-async def test_an_answer_that_does_not_come_or_drips_is_given_up():
-    done = asyncio.Event()
-
-    def slow(sent):
-        async def act(request, writer):
-            writer.write(sent)
-            await writer.drain()
-            await done.wait()
-
-        return act
-
+@pytest.mark.parametrize("drop", [b"x", b""])
+async def test_silent_and_dripping_answers_are_given_up(drop):
     async def dripping(request, writer):
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
         while True:
-            writer.write(b"x")
+            writer.write(drop)
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    for answering in (slow(b""), slow(HALF), dripping):
-        with pytest.raises(TooSlow, match="in time"):
-            await fetched_of(answering, Limits(seconds=0.1))
-    done.set()
+    with pytest.raises(TooSlow, match="in time"):
+        await fetched_of(dripping, Limits(seconds=0.1))
 
 
 async def test_an_error_says_whether_anything_was_sent():
-    async def silence(_, writer):
-        await asyncio.sleep(10)
-
     async with server(answer()) as gone:
         pass
     async with open_exchange() as way:
         with pytest.raises(Unreachable) as refused:
             await fetched(gone.url, way)
     assert not refused.value.was_sent
-    for answering in (b"", HALF, silence, answer(b"", "302 Found", "Location: http://127.0.0.1/")):
-        with pytest.raises(OutboundError) as failed:
+    redirect = answer(b"", "302 Found", "Location: http://127.0.0.1/")
+    for answering, error in (
+        (b"", Unreachable),
+        (b"not HTTP at all\r\n\r\n", Unreachable),
+        (HALF, Unreachable),
+        (lambda *_: asyncio.sleep(10), TooSlow),
+        (redirect, Misleading),
+    ):
+        with pytest.raises(error) as failed:
             await fetched_of(answering, Limits(seconds=0.3))
         assert failed.value.was_sent
 
@@ -266,7 +240,7 @@ async def test_an_error_says_whether_anything_was_sent():
 # TLS
 
 
-async def test_tls_is_verified_and_asked_for_by_name_though_the_address_is_pinned(tmp_path):
+async def test_tls_is_verified_by_name(tmp_path):
     theirs, ours = certificates.tls(tmp_path, "hooks.example.com")
     there = leading_to(["127.0.0.1"])
     async with server(answer(), theirs) as at:
@@ -280,3 +254,49 @@ async def test_tls_is_verified_and_asked_for_by_name_though_the_address_is_pinne
             with pytest.raises(Untrusted, match="certificate"):
                 await fetched(url.replace("hooks", "other"), way)
     assert theirs.asked[1:] == ["hooks.example.com", "other.example.com"]
+
+
+# Client libraries
+
+LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+PACKED = answer(gzip.compress(b'{"a": 1}'), "200 Fine", "Content-Encoding: gzip")
+REDIRECT = answer(b"", "302 Found", "Location: http://127.0.0.1:1/")
+
+
+def client(library, limits=None, **options):
+    return library.AsyncClient(transport=Transport(open_exchange(limits)), **options)
+
+
+@LIBRARIES
+async def test_answers_come_whole_or_as_a_stream(library):
+    goes_on = asyncio.Event()
+
+    async def streaming(request, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        await goes_on.wait()
+        writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
+
+    async with server(PACKED) as at, client(library) as http:
+        response = await http.post(at.url, json={"b": 2}, headers={"X-Sent": "yes"})
+        assert (response.json(), response.reason_phrase) == ({"a": 1}, "Fine")
+    assert (b"X-Sent: yes" in at.requests[0], at.requests[0].endswith(b'{"b":2}')) == (True, True)
+    endless = Limits(seconds=None)
+    async with server(streaming) as at, client(library, endless) as http, http.stream("GET", at.url) as response:
+        chunks = response.aiter_bytes()
+        assert await anext(chunks) == b"one"
+        goes_on.set()
+        assert await anext(chunks) == b"two"
+
+
+@LIBRARIES
+async def test_refusals_are_errors_of_the_library(library):
+    async with server(REDIRECT) as leading, server(answer(b"x" * 5000)) as large:
+        for url, error, cause in (
+            ("http://10.0.0.1/", library.ConnectError, Forbidden),
+            (leading.url, library.RemoteProtocolError, Misleading),
+            (large.url, library.ReadError, TooLarge),
+        ):
+            async with client(library, Limits(bytes=100), follow_redirects=True) as http:
+                with pytest.raises(error) as refused:
+                    await http.get(url)
+            assert isinstance(refused.value.__cause__, cause)

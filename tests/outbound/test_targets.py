@@ -6,10 +6,10 @@ from ipaddress import ip_address
 
 import pytest
 
-import outbound
-from outbound import Forbidden, Guard, TooSlow, Unreachable
-from outbound.targets import Allowed, is_public
-from tests.outbound.forbidden import BY_THEMSELVES, OPEN
+from parley import outbound
+from parley.outbound import Forbidden, Guard, TooSlow, Unreachable
+from parley.outbound.targets import Allowed, is_public
+from tests.outbound.forbidden import FORBIDDEN, OPEN
 
 
 def resolving(*addresses):
@@ -33,19 +33,22 @@ def refusal(guard, url):
     return None
 
 
-def test_a_url_that_leads_nowhere_public_is_refused_without_a_look_up_and_one_of_the_internet_is_taken():
-    for what, url in BY_THEMSELVES.items():
-        told = refusal(outbound.guard(), url)
-        assert told is not None, what
-        assert re.search(r"\w.*\.", told), what
-    for what, url in OPEN.items():
-        assert refusal(outbound.guard(), url) is None, what
+async def refused(guard, url):
+    with pytest.raises(Forbidden):
+        await guard.vet(url)
 
 
-def test_a_target_is_written_in_one_form():
+def test_only_public_urls_are_taken():
+    for what, urls in FORBIDDEN.items():
+        for url in urls:
+            assert re.search(r"\w.*\.", refusal(outbound.guard(), url) or ""), (what, url)
+    assert {url: refusal(outbound.guard(), url) for url in OPEN} == dict.fromkeys(OPEN)
     target = outbound.guard().check("HTTPS://Example.COM:8443/Path")
     assert (target.host, target.port) == ("example.com", 8443)
     assert outbound.guard().check("https://[2606:4700:0:0::1]/").host == "2606:4700::1"
+    with pytest.raises(Forbidden):
+        opening(to=("10.0.0.1",)).vet_now("https://example.com/")
+    opening("10.0.0.0/8", to=("10.0.0.1",)).vet_now("https://example.com/")
 
 
 def test_the_edges_of_closed_networks():
@@ -58,64 +61,50 @@ def test_the_edges_of_closed_networks():
     assert [text for text in outside if is_public(ip_address(text))] == []
 
 
-@pytest.mark.parametrize(
-    "addresses", [("8.8.8.8", "127.0.0.1"), ("::1", "8.8.8.8"), ("2606:4700::1%1",), ("169.254.169.254",)]
-)
-async def test_a_name_is_refused_if_any_of_its_addresses_is(addresses):
-    with pytest.raises(Forbidden):
-        await Guard(resolve=resolving(*addresses)).vet("https://example.com/")
-
-
-async def test_a_name_that_leads_to_public_addresses_gives_them():
+async def test_names_need_only_public_addresses():
+    for addresses in (("8.8.8.8", "127.0.0.1"), ("::1", "8.8.8.8"), ("2606:4700::1%1",), ("169.254.169.254",)):
+        await refused(Guard(resolve=resolving(*addresses)), "https://example.com/")
     found = await Guard(resolve=resolving("8.8.8.8", "2606:4700::1111")).addresses("example.com", 443)
     assert [str(address) for address in found] == ["8.8.8.8", "2606:4700::1111"]
+    await refused(Guard(Allowed.read(["10.0.0.0/8"])), "http://localhost/")  # the system's resolver is asked
+    await Guard(Allowed.read(["127.0.0.0/8", "::1"])).vet("http://localhost/")
 
 
-async def test_a_name_that_cannot_be_resolved_is_no_forbidden_one():
+async def test_names_without_an_address_are_unreachable(monkeypatch):
     async def failing(name, port):
         raise OSError("no such host")
+
+    async def never(name, port):
+        await asyncio.Event().wait()
 
     for resolve in (failing, resolving(), resolving("not an address")):
         with pytest.raises(Unreachable, match=r"example\.com cannot be resolved"):
             await Guard(resolve=resolve).vet("https://example.com/")
-
-
-async def test_a_look_up_that_takes_too_long_is_given_up(monkeypatch):
-    async def never(name, port):
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("outbound.targets.LOOK_UP_SECONDS", 0.01)
+    monkeypatch.setattr("parley.outbound.targets.LOOK_UP_SECONDS", 0.01)
     with pytest.raises(TooSlow, match="longer than"):
         await Guard(resolve=never).vet("https://example.com/")
 
 
-async def test_the_systems_resolver_is_asked_by_default():
-    with pytest.raises(Forbidden):
-        await Guard(Allowed.read(["10.0.0.0/8"])).vet("http://localhost/")
-    await Guard(Allowed.read(["127.0.0.0/8", "::1"])).vet("http://localhost/")
+async def test_opened_networks_and_names_are_open_alone():
+    network = opening("10.0.0.0/8", "fd00::/8", to=("10.9.9.9", "fd12::1"))
+    for url in ("http://10.1.2.3/", "http://[fd12::1]/", "http://models.internal/"):
+        await network.vet(url)
+    assert refusal(network, "http://192.168.0.1/")
+    assert refusal(network, "http://[::ffff:10.1.2.3]/")
+    name = opening("models.internal", to=("10.9.9.9",))
+    await name.vet("http://MODELS.internal:11434/")
+    await refused(name, "http://other.internal/")
+    assert refusal(name, "http://10.9.9.9/")
 
 
-def test_code_without_an_event_loop_can_ask_too():
-    with pytest.raises(Forbidden):
-        opening(to=("10.0.0.1",)).vet_now("https://example.com/")
-    opening("10.0.0.0/8", to=("10.0.0.1",)).vet_now("https://example.com/")
-
-
-async def test_a_network_that_is_opened_is_open_and_no_other():
-    guard = opening("10.0.0.0/8", "fd00::/8", to=("10.9.9.9", "fd12::1"))
-    guard.check("http://10.1.2.3/")
-    guard.check("http://[fd12::1]/")
-    await guard.vet("http://models.internal/")
-    assert refusal(guard, "http://192.168.0.1/")
-    assert refusal(guard, "http://[::ffff:10.1.2.3]/")
-
-
-async def test_a_host_that_is_opened_by_name_may_lead_inside():
-    guard = opening("models.internal", to=("10.9.9.9",))
-    await guard.vet("http://MODELS.internal:11434/")
-    with pytest.raises(Forbidden):
-        await guard.vet("http://other.internal/")
-    assert refusal(guard, "http://10.9.9.9/")
+async def test_hosts_opened_with_a_port_stay_there():
+    guard = opening("models.internal:11434", "[::1]:8080", "127.0.0.1:9", to=("10.9.9.9",))
+    for url in ("http://models.internal:11434/", "http://[::1]:8080/", "http://127.0.0.1:9/"):
+        guard.check(url)
+    await guard.vet("http://models.internal:11434/")
+    await refused(guard, "http://models.internal/")
+    assert refusal(guard, "http://[::1]/")
+    assert refusal(guard, "http://127.0.0.1:10/")
 
 
 @pytest.mark.parametrize(
@@ -130,40 +119,23 @@ async def test_a_host_that_is_opened_by_name_may_lead_inside():
         ("8.8.8.8:1", set()),
     ],
 )
-def test_a_local_name_is_taken_only_if_it_may_lead_to_what_is_open(entry, taken):
+def test_local_names_are_taken_only_if_open(entry, taken):
     urls = ["http://localhost:11434/", "http://foo.localhost:11434/", "http://foo.localhost/", "http://db.internal/",
             "http://nas.home.arpa/", "http://redis/"]  # fmt: skip
     guard = opening(entry)
     assert {url for url in urls if refusal(guard, url) is None} == taken
 
 
-async def test_a_host_that_is_opened_with_a_port_is_open_there_alone():
-    guard = opening("models.internal:11434", "[::1]:8080", "127.0.0.1:9", to=("10.9.9.9",))
-    await guard.vet("http://models.internal:11434/")
-    with pytest.raises(Forbidden):
-        await guard.vet("http://models.internal/")
-    guard.check("http://[::1]:8080/")
-    guard.check("http://127.0.0.1:9/")
-    assert refusal(guard, "http://[::1]/")
-    assert refusal(guard, "http://127.0.0.1:10/")
-
-
-async def test_a_metadata_address_stays_closed_unless_it_is_named_itself():
+async def test_metadata_addresses_are_opened_by_themselves_alone():
     wide = opening("169.254.0.0/16", "0.0.0.0/0", "metadata.internal", to=("169.254.169.254",))
     assert refusal(wide, "http://169.254.169.254/")
-    with pytest.raises(Forbidden):
-        await wide.vet("http://metadata.internal/")
+    await refused(wide, "http://metadata.internal/")
     for named in ("169.254.169.254", "169.254.169.254/32", "169.254.169.254:80"):
         opening(named).check("http://169.254.169.254/")
 
 
-@pytest.mark.parametrize(
-    "entry", ["10.0.0.1/8", "10.0.0.0/40", "a b", "http://inside/", "127.1", "host:port", "*.internal"]
-)
-def test_an_entry_that_means_nothing_is_refused(entry):
-    with pytest.raises(ValueError, match=r"\w"):
-        Allowed.read([entry])
-
-
-def test_empty_entries_open_nothing():
+def test_entries_that_mean_nothing_are_refused():
+    for entry in ("10.0.0.1/8", "10.0.0.0/40", "a b", "http://inside/", "127.1", "host:port", "*.internal"):
+        with pytest.raises(ValueError, match=r"\w"):
+            Allowed.read([entry])
     assert Allowed.read(["", "  "]).is_empty

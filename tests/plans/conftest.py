@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import db
 from agentkit import SkillHandler
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
+from parley import db
 from tests.plans import plan_agents
 from tests.plans.playing import Play, Said, the_record_holds
 

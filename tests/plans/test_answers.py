@@ -1,32 +1,35 @@
-"""Wherever a step is answered, the plan's session has the question and the answer, in order, and nothing untrue."""
+"""Questions at once are answered separately, once, in any order; a plan's session has each with its answer."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import uuid
+import datetime
 
 import pytest
-from django.test import AsyncClient
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from apps.accounts.models import ApiKey
+from apps.conversations.sessions import commands
 from apps.engine import delegation
-from apps.engine.send import accept_and_publish
+from apps.engine.send import accept_and_publish, send
 from apps.plans import jobs
-from apps.plans.models import GivenAnswer, PlanRun
+from apps.plans.models import GivenAnswer, PlanRun, Step
+from apps.plans.person import steps_asking_by, waiting_for, waiting_in_run
 from apps.record.content.parts import words_of
+from apps.record.errors import AlreadyAnswered
+from apps.record.execution import Suspension
 from apps.record.models import Event, Message, Task
 from tests.plans.plan_agents import DONE
-from tests.plans.playing import data, words
+from tests.plans.playing import data, rows, words
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.services("a plan and its steps are recorded in separate transactions"),
+    pytest.mark.services("a plan and its steps are recorded in separate transactions, and of two answers one counts"),
 ]
 
 READING = {"type": "object", "properties": {"value": {"type": "number"}}, "required": ["value"]}
-LEFT = {"left": {"person": {"ask": "Read the left well.", "schema": READING}}}
-BOTH = {**LEFT, "right": {"person": {"ask": "Read the right well.", "schema": READING}}}
+LEFT = {"left": {"title": "Left well", "person": {"ask": "Read the left well.", "schema": READING}}}
+BOTH = {**LEFT, "right": {"title": "Right well", "person": {"ask": "Read the right well.", "schema": READING}}}
 
 
 def asking(text: str) -> Task:
@@ -53,49 +56,19 @@ def unasked(task: Task) -> list[str]:
     return [text for text in told if "done" not in text]
 
 
-async def from_a_page(child: Task, key: str, user) -> int:
-    """On the run's page and in the inbox, by the form of the step's question; in the step's session as well."""
-    browser = AsyncClient()
-    await browser.aforce_login(user)
-    form = {"answers": "1", "task": str(child.pk), "asked": str(child.status_event), "answer-value": "7"}
-    answer = await browser.post(f"/sessions/{child.context_id}/messages", {**form, "message": str(uuid.uuid4())})
-    return answer.status_code
-
-
-async def from_the_client_api(child: Task, key: str, user) -> int:
-    headers = {"authorization": f"Bearer {key}"}
-    body = json.dumps({"data": {"value": 7}})
-    answer = await AsyncClient().post(f"/api/v1/tasks/{child.pk}/answer", body, "application/json", headers=headers)
-    return answer.status_code
-
-
-async def by_a2a(child: Task, key: str, user) -> int:
-    message = {"messageId": "m", "taskId": str(child.pk), "role": "ROLE_USER", "parts": [{"data": {"value": 7}}]}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}
-    call["params"] = {"message": message, "configuration": {"returnImmediately": True}}
-    headers = {"authorization": f"Bearer {key}", "a2a-version": "1.0"}
-    answer = await AsyncClient().post("/a2a/person", json.dumps(call), "application/json", headers=headers)
-    assert "result" in answer.json(), answer.json()
-    return answer.status_code
-
-
-@pytest.mark.parametrize("door", [from_a_page, from_the_client_api, by_a2a])
-def test_an_answer_to_a_step_is_in_the_plans_session_whichever_way_it_came(play, door):
+@pytest.mark.parametrize("to_the_plan", [False, True])
+def test_an_answer_is_in_the_plans_session_once(play, to_the_plan):
     task = play(LEFT)
-    _, key = ApiKey.issue(play.ada, "test")
-    assert asyncio.run(door(asking("left well"), key, play.ada)) < 300
+    child = asking("left well")
+    play.answer(task if to_the_plan else child, **data({"value": 7}))
     task = play.on(task.pk)
     assert said_in(task) == ["hello", "Read the left well.", {"value": 7}, "1 step done."]
-    assert (task.state, unasked(task)) == ("completed", [])
+    assert (task.state, unasked(task), GivenAnswer.objects.count()) == ("completed", [], 0)
+    told = Message.objects.filter(task=task.pk, role="user").order_by("index").last().metadata
+    assert told.get(delegation.ANSWERED_TASK) == (None if to_the_plan else str(child.pk))
 
 
-def test_an_answer_in_the_plans_own_session_is_there_once(play):
-    task = play.answer(play(LEFT), **data({"value": 7}))
-    assert said_in(task) == ["hello", "Read the left well.", {"value": 7}, "1 step done."]
-    assert (unasked(task), GivenAnswer.objects.count()) == ([], 0)
-
-
-def test_each_of_several_questions_stands_before_its_answer_in_whichever_order_they_are_answered(play):
+def test_each_question_stands_before_its_answer(play):
     task = play(BOTH)
     first = words(task).partition(" well.")[0].rpartition(" ")[2]
     (second,) = {"left", "right"} - {first}
@@ -108,7 +81,7 @@ def test_each_of_several_questions_stands_before_its_answer_in_whichever_order_t
     assert unasked(task) == []
 
 
-def test_a_question_that_is_answered_before_the_plan_could_ask_it_is_in_its_session_too(play):
+def test_an_early_answers_question_is_shown(play):
     play.held.add("plan")
     task = play(BOTH)
     play.held.discard("plan")
@@ -120,16 +93,12 @@ def test_a_question_that_is_answered_before_the_plan_could_ask_it_is_in_its_sess
     play.answer(Task.objects.select_related("agent").get(pk=other.pk), **data({"value": 2}))
     task = play.release(task)
     assert task.state == "completed"
-    assert said_in(task)[-3:] == [words_of(question(other)), {"value": 2}, "2 steps done."]
+    asked = Event.objects.filter(task=other.pk, type="agent_status", payload__state="input-required").first()
+    assert said_in(task)[-3:] == [words_of(asked.payload["message"]["parts"]), {"value": 2}, "2 steps done."]
     assert unasked(task) == []
 
 
-def question(task: Task):
-    asked = Event.objects.filter(task=task.pk, type="agent_status", payload__state="input-required").first()
-    return asked.payload["message"]["parts"]
-
-
-def test_an_answer_that_does_not_fit_and_the_next_one_are_both_there(play):
+def test_unfit_and_later_answers_are_both_there(play):
     task = play(LEFT)
     play.answer(asking("left well"), **data({"value": "much"}))
     play.answer(asking("Please answer again"), **data({"value": 3}))
@@ -139,7 +108,7 @@ def test_an_answer_that_does_not_fit_and_the_next_one_are_both_there(play):
     assert said_in(task) == ["hello", *asked, "1 step done."]
 
 
-def test_answers_reach_the_sessions_of_all_plans_around_a_step(play):
+def test_answers_reach_all_plans_around_a_step(play):
     play.plan(BOTH, slug="inner")
     task = play({"inner": {"agent": "inner", "message": "go"}})
     for number, side in enumerate(("right", "left")):
@@ -154,7 +123,7 @@ def test_answers_reach_the_sessions_of_all_plans_around_a_step(play):
         assert unasked(plan) == []
 
 
-def test_an_answer_outlives_a_crash_before_it_is_in_the_plans_session(play, monkeypatch, settings):
+def test_an_answer_outlives_a_crash(play, monkeypatch, settings):
     settings.SWEEP_SECONDS = 0
     task = play(BOTH)
     first = asking(words(task).partition("1 more")[0].strip())
@@ -163,21 +132,144 @@ def test_an_answer_outlives_a_crash_before_it_is_in_the_plans_session(play, monk
     play.held.add("person")  # the answered step does not go on either
     accept_and_publish(play.ada.principal, second.agent, play.said(taskId=str(second.pk), **data({"value": 2})))
     PlanRun.objects.update(advanced_at=None)
-    assert (GivenAnswer.objects.count(), jobs.sweep()) == (1, 1)
+    assert (GivenAnswer.objects.count(), jobs.RUNS_TO_ADVANCE.sweep()) == (1, 1)
     task = play.on(task.pk)
     assert (said_in(task)[-1], GivenAnswer.objects.count()) == ({"value": 2}, 0)
     assert task.state == "input-required"
 
 
-def test_what_an_agent_answers_in_a_persons_place_is_no_message_of_theirs(play):
+def test_an_agents_answer_is_no_persons_message(play):
     task = play({"colour": {"agent": "curious", "message": "it"}}, answering="knowing")
     assert said_in(task) == ["hello", "1 step done."]
     assert DONE["knowing"] == 1
 
 
-def test_the_log_says_whose_question_an_answer_was(play):
+# Several questions at once
+
+ONE_MORE = "1 more question waits besides this one"
+MEASURED = {
+    **BOTH,
+    "paint": {"agent": "curious", "message": "the plate"},
+    "sum": {"agent": "loud", "message": "{{ steps.left.data.value + steps.right.data.value }} {{ steps.paint.text }}"},
+}
+
+
+def waiting(user):
+    tasks = list(waiting_for(user.principal).select_related("agent", "context"))
+    steps = steps_asking_by(user.principal, tasks)
+    return {steps[task.pk].key if task.pk in steps else task.agent.slug: task for task in tasks}
+
+
+def test_questions_at_once_are_answered_in_any_order(play, bob):
+    task = play(MEASURED)
+    found = waiting(play.ada)
+    assert set(found) == {"left", "right", "paint"}
+    assert not waiting(bob)
+    run = PlanRun.objects.get()
+    assert (waiting_in_run(play.ada.principal, run).count(), waiting_in_run(bob.principal, run).count()) == (3, 0)
+    for key, given in (("paint", {"colour": "red"}), ("right", {"value": 2})):
+        play.answer(found[key], asked=found.pop(key).status_event, **data(given))
+        still = waiting(play.ada)
+        assert {one: asked.status_event for one, asked in still.items()} == {
+            one: asked.status_event for one, asked in found.items()
+        }
+    play.answer(found["left"], **data({"value": 1}))
+    assert play.on(task.pk).state == "completed"
+    assert (DONE["loud:3 It is red."], waiting(play.ada)) == (1, {})
+
+
+def test_the_plan_asks_one_after_the_other(play):
+    task = play(BOTH)
+    found = waiting(play.ada)
+    messages = Message.objects.filter(task=task, role="agent").order_by("index")
+    assert ONE_MORE in " ".join(part["text"] for message in messages for part in message.parts)
+    first = next(key for key, child in found.items() if str(child.pk) == task.slot["child"])
+    assert f"Read the {first} well." in words(task)
+    task = play.answer(task, **data({"value": 1}))
+    (second,) = {"left", "right"} - {first}
+    assert (task.state, words(task)) == ("input-required", f"Read the {second} well.")
+    assert Step.objects.get(key=first).state == "done"
+    assert play.answer(task, **data({"value": 2})).state == "completed"
+
+
+def test_of_two_answers_the_first_counts(play):
     task = play(LEFT)
-    child = asking("left well")
-    play.answer(child, **data({"value": 7}))
-    [answer] = Message.objects.filter(task=task.pk, role="user", metadata__has_key=delegation.ANSWERED_TASK)
-    assert answer.metadata[delegation.ANSWERED_TASK] == str(child.pk)
+    left = waiting(play.ada)["left"]
+
+    both = [play.said(**data({"value": value}), taskId=str(left.pk)) for value in (1, 2)]
+
+    async def answer_twice():
+        sent = [send(play.ada.principal, left.agent, one, question_index=left.status_event) for one in both]
+        return await asyncio.gather(*sent, return_exceptions=True)
+
+    answers = asyncio.run(answer_twice())
+    (refused,) = [one for one in answers if isinstance(one, Exception)]
+    assert isinstance(refused, AlreadyAnswered)
+    assert "already answered" in str(refused)
+    assert play.on(task.pk).state == "completed"
+    assert Message.objects.filter(task=left.pk, role="user").count() == 2
+    taken = next(said for said, told in zip(both, answers, strict=True) if not isinstance(told, Exception))
+    again = asyncio.run(send(play.ada.principal, left.agent, taken, question_index=left.status_event))
+    assert again.repeated, "the same answer is taken once"
+    with pytest.raises(AlreadyAnswered):
+        play.answer(left, asked=left.status_event, **data({"value": 3}))
+
+
+def test_a_wrong_answer_is_another_question(play):
+    task = play(MEASURED)
+    right = waiting(play.ada)["right"]
+    play.answer(right, asked=right.status_event, **data({"value": "much"}))
+    again = waiting(play.ada)["right"]
+    assert again.status_event > right.status_event
+    with pytest.raises(AlreadyAnswered):
+        play.answer(right, asked=right.status_event, **data({"value": 2}))
+    assert "Please answer again." in words(again)
+    play.answer(right, asked=again.status_event, **data({"value": 2}))
+    assert rows(task, "key", "state")[2] == ("right", "done")
+
+
+def test_a_late_reply_is_told_so(play):
+    task = play(LEFT)
+    # The step asks another question by now, and the plan has not heard of it yet.
+    earlier = waiting(play.ada)["left"].status_at - datetime.timedelta(seconds=1)
+    Suspension.objects.filter(task=task.pk).update(asked_at=earlier)
+    task = play.answer(task, **data({"value": 1}))
+    assert (task.state, words(task)) == ("input-required", "Read the left well.")
+    said_by_it = Event.objects.filter(task=task.pk, type="agent_status").order_by("index")
+    payloads = list(said_by_it.values_list("payload", flat=True))
+    assert "already answered" in str([payload for payload in payloads if "progress" in payload])
+    assert play.answer(task, **data({"value": 2})).state == "completed"
+
+
+def test_questions_of_plans_within_plans_are_there_once(play):
+    play.plan(BOTH, slug="inner")
+    task = play({"both": {"agent": "inner", "message": "go"}, "paint": MEASURED["paint"]})
+    assert set(waiting(play.ada)) == {"left", "right", "paint"}
+    assert Step.objects.get(run=task.pk, key="both").state == "asking"
+    assert waiting_in_run(play.ada.principal, PlanRun.objects.get(pk=task.pk)).count() == 3
+    for key, given in {"right": {"value": 2}, "left": {"value": 1}, "paint": {"colour": "red"}}.items():
+        asked = waiting(play.ada)[key]
+        play.answer(asked, asked=asked.status_event, **data(given))
+    assert play.on(task.pk).state == "completed"
+
+
+def test_what_an_agent_answers_no_person_is_asked(play):
+    task = play({"ask": MEASURED["paint"], **LEFT}, answering="patient")
+    assert ("ask", "answering", "running") in rows(task, "key", "phase", "state")
+    assert set(waiting(play.ada)) == {"left"}
+    play.release(task)
+    assert ("ask", "done") in rows(task, "key", "state")
+    commands.archive_session(play.ada.principal, task.context_id)
+    assert not waiting(play.ada), "what is put away does not wait"
+
+
+def test_questions_cost_the_same_however_many(play):
+    agent = play.plan({"ask": {"agent": "curious", "message": "{{ item }}", "for_each": "inputs.text | list"}})
+    costs = []
+    for text in ("a", "abcde"):
+        play.send(agent, text)
+        with CaptureQueriesContext(connection) as made:
+            waiting(play.ada)
+        costs.append(len(made))
+    assert waiting_for(play.ada.principal).count() == 6
+    assert costs[0] == costs[1]

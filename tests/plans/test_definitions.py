@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from apps.plans import definitions
 from apps.plans.definitions import MOST_BYTES, Fallback, PlanDefinition, as_yaml, plan_schema
+from apps.plans.runs import complete_inputs, schema_of_missing
 from tests.plans.plans import plan, told
 
 FULL = """
@@ -88,9 +89,15 @@ def test_a_plan_may_say_everything():
         ("steps.improve.agent", "echo"),
         ("answering", "clerk"),
     ]
+    stated = read.agent_fields
+    assert (stated["kind"], stated["handler"], stated["name"]) == ("plan", "", "Screening")
+    assert [skill["id"] for skill in stated["skills"]] == ["screen"]
+    assert {"application/json", "*/*"} <= set(stated["input_modes"])
+    [general] = plan().agent_fields["skills"]
+    assert general == {"id": "look", "name": "Look", "description": "Looks at things.", "tags": ["plan"]}
 
 
-def test_a_version_keeps_all_of_it_in_its_order():
+def test_a_version_keeps_the_order():
     read = PlanDefinition.from_yaml(FULL)
     again = PlanDefinition.read(json.loads(json.dumps(read.content, sort_keys=True)))
     assert again == read
@@ -103,15 +110,11 @@ def test_a_version_keeps_all_of_it_in_its_order():
         assert list(kept["properties"]) == ["zinc", "age"]
         assert list(kept["properties"]["age"]["properties"]) == ["years", "days"]
     assert again.as_json == read.as_json
+    with pytest.raises(ValidationError):
+        plan(inputs="{")  # a schema that is text, as in a version, and no JSON
 
 
-def test_a_schema_that_is_a_text_and_none_at_all_is_refused():
-    for text in ("{", "[1]", json.dumps({"type": "object", "title": "\x00"})):
-        with pytest.raises(ValidationError):
-            plan(inputs=text)
-
-
-def test_what_is_written_as_a_file_is_read_as_the_same():
+def test_a_written_file_is_read_the_same():
     read = PlanDefinition.from_yaml(FULL)
     written = as_yaml(read.content)
     assert PlanDefinition.from_yaml(written) == read
@@ -122,127 +125,103 @@ def test_what_is_written_as_a_file_is_read_as_the_same():
     assert as_yaml({"kind": "plan", "steps": []}) == "kind: plan\nsteps: []\n"
 
 
-def test_it_says_what_its_agent_is():
-    stated = PlanDefinition.from_yaml(FULL).agent_fields
-    assert (stated["kind"], stated["handler"], stated["name"]) == ("plan", "", "Screening")
-    assert [skill["id"] for skill in stated["skills"]] == ["screen"]
-    assert {"application/json", "*/*"} <= set(stated["input_modes"])
-    [general] = plan().agent_fields["skills"]
-    assert general == {"id": "look", "name": "Look", "description": "Looks at things.", "tags": ["plan"]}
+@pytest.mark.parametrize(
+    ("step", "path", "sentence"),
+    [
+        ({"agent": ""}, "steps.a", "Set exactly one of `agent`, `find` and `person`."),
+        ({"find": "a poet"}, "steps.a", "Set exactly one of"),
+        ({"message": ""}, "steps.a", "Write the `message` to the agent."),
+        ({"mesage": "x"}, "steps.a.mesage", "This field does not exist."),
+        ({"person": {}}, "steps.a.person.ask", "This is required."),
+        ({"person": {"ask": " "}}, "steps.a.person.ask", "This cannot be empty."),
+        ({"depends_on": ["B"]}, "steps.a.depends_on.0", "should match pattern"),
+        ({"depends_on": ["a"] * 2_001}, "steps.a.depends_on", ""),
+        ({"when": "x" * 2001}, "steps.a.when", "at most 2000 characters"),
+        ({"message": "x" * 50_001}, "steps.a.message", "at most 50000 characters"),
+        ({"message": "a\0b"}, "file", "without control characters"),
+        ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is required."),
+        ({"repeat": {"until": "last", "max": 51}}, "steps.a.repeat.max", "less than or equal to 50"),
+        ({"retries": 11}, "steps.a.retries", "less than or equal to 10"),
+        ({"time_limit": 0}, "steps.a.time_limit", "greater than 0"),
+        ({"on_failure": "stop"}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
+        ({"on_failure": {"agents": "b"}}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
+        ({"approve": "always"}, "steps.a.approve", "'before'"),
+        ({"output": {"media_type": "csv"}}, "steps.a.output.media_type", "should match pattern"),
+        ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "not a valid JSON Schema"),
+        ({"output": {"schema": {"uniqueItems": True}}}, "steps.a.output.schema", "`uniqueItems` is not checked here."),
+        ({"output": {"schema": {"$ref": "http://x.org/s"}}}, "steps.a.output.schema", "is not fetched"),
+    ],
+)
+def test_an_impossible_step_is_refused_by_its_path(step, path, sentence):
+    found = refused({"a": step})
+    assert (list(found), sentence in found[path]) == ([path], True)
 
 
-NO_STEPS = [
-    ({"agent": ""}, "steps.a", "Set exactly one of `agent`, `find` and `person`."),
-    ({"find": "a poet"}, "steps.a", "Set exactly one of"),
-    ({"message": ""}, "steps.a", "Write the `message` to the agent."),
-    ({"mesage": "x"}, "steps.a.mesage", "This field does not exist."),
-    ({"person": {}}, "steps.a.person.ask", "This is required."),
-    ({"person": {"ask": " "}}, "steps.a.person.ask", "This cannot be empty."),
-    (
-        {"person": {"ask": "?", "schema": {"type": "strin"}}},
-        "steps.a.person.schema.type",
-        "This is not a valid JSON Schema",
-    ),
-    ({"depends_on": ["B"]}, "steps.a.depends_on.0", "should match pattern"),
-    ({"when": ""}, "steps.a.when", "This cannot be empty."),
-    ({"when": "x" * 2001}, "steps.a.when", "at most 2000 characters"),
-    ({"message": "x" * 50_001}, "steps.a.message", "at most 50000 characters"),
-    ({"message": "a\0b"}, "file", "without control characters"),
-    ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is required."),
-    ({"repeat": {"until": "last", "max": 51}}, "steps.a.repeat.max", "less than or equal to 50"),
-    ({"retries": 11}, "steps.a.retries", "less than or equal to 10"),
-    ({"time_limit": 0}, "steps.a.time_limit", "greater than 0"),
-    ({"on_failure": "stop"}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
-    ({"on_failure": {"agents": "b"}}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
-    ({"approve": "always"}, "steps.a.approve", "'before'"),
-    ({"output": {"media_type": "csv"}}, "steps.a.output.media_type", "should match pattern"),
-    ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "This is not a valid JSON Schema"),
-    ({"output": {"schema": {"uniqueItems": True}}}, "steps.a.output.schema", "`uniqueItems` is not checked here."),
-    ({"output": {"schema": {"$ref": "http://x.org/s"}}}, "steps.a.output.schema", "is not fetched"),
-]
+@pytest.mark.parametrize(
+    ("fields", "path", "sentence"),
+    [
+        ({"name": ""}, "name", "This cannot be empty."),
+        ({"name": "n" * 121}, "name", "at most 120 characters"),
+        ({"limit": 0}, "limit", "greater than or equal to 1"),
+        ({"agent_limits": {"echo": 0}}, "agent_limits.echo", "greater than or equal to 1"),
+        ({"inputs": {"properties": {}}}, "inputs.type", "Write `type: object`"),
+        ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "This is not a valid JSON Schema"),
+        (
+            {"inputs": {"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}}},
+            "inputs.properties.n.default",
+            "The default cannot be: 'x' is not of type 'integer'.",
+        ),
+        ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "This is not valid JSON"),
+        ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "This is not valid JSON"),
+        ({"colour": "red"}, "colour", "This field does not exist."),
+        ({"outputs": ["look"] * 2_001}, "outputs", "at most 2000 items"),
+        ({"skills": [{"name": "A"}]}, "skills.0.description", "This is required."),
+        ({"steps": {f"s{number}": {} for number in range(2_001)}}, "steps", ""),
+        *(({"steps": {key: {}}}, f"steps.{key}", "lowercase letters") for key in ("A", "a-b", "1a", "", "a" * 64)),
+    ],
+)
+def test_an_impossible_plan_is_refused_by_its_path(fields, path, sentence):
+    found = refused(**fields)
+    assert (list(found), sentence in found[path]) == ([path], True)
 
 
-def test_a_step_that_cannot_be_is_refused_by_its_path():
-    for step, path, sentence in NO_STEPS:
-        found = refused({"a": step})
-        assert (list(found), sentence in found[path]) == ([path], True), (step, found)
-    assert problems("name: N\ndescription: D\nsteps: {a: echo}") == {"steps.a": "Write a mapping."}
-
-
-NO_PLANS = [
-    ({"name": ""}, "name", "This cannot be empty."),
-    ({"name": "n" * 121}, "name", "at most 120 characters"),
-    ({"limit": 0}, "limit", "greater than or equal to 1"),
-    ({"agent_limits": {"echo": 0}}, "agent_limits.echo", "greater than or equal to 1"),
-    ({"inputs": {"type": "string"}}, "inputs.type", "Write `type: object`"),
-    ({"inputs": {"properties": {}}}, "inputs.type", "Write `type: object`"),
-    ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "This is not a valid JSON Schema"),
-    (
-        {"inputs": {"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}}},
-        "inputs.properties.n.default",
-        "The default cannot be: 'x' is not of type 'integer'.",
-    ),
-    ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "This is not valid JSON"),
-    ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "This is not valid JSON"),
-    ({"colour": "red"}, "colour", "This field does not exist."),
-    ({"outputs": ["look"] * 2_001}, "outputs", "at most 2000 items"),
-    ({"skills": [{"name": "A"}]}, "skills.0.description", "This is required."),
-]
-
-
-def test_a_plan_that_cannot_be_is_refused_by_its_path():
-    for fields, path, sentence in NO_PLANS:
-        found = refused(**fields)
-        assert (list(found), sentence in found[path]) == ([path], True), (fields, found)
-
-
-def test_steps_are_named_so_that_templates_can_speak_of_them():
-    for key in ("A", "a-b", "1a", "a b", "", "a" * 64):
-        [(path, sentence)] = refused({key: {}}).items()
-        assert path == f"steps.{key}"
-        assert "lowercase letters, digits and `_`" in sentence
-
-
-def test_a_plan_has_steps_and_not_too_many():
-    assert "steps" in problems("name: N\ndescription: D\nsteps: {}")
-    assert problems("name: N\ndescription: D") == {"steps": "This is required."}
-    assert "steps" in refused({f"s{number}": {} for number in range(2_001)})
-    assert "steps.a.depends_on" in refused({"a": {"depends_on": ["a"] * 2_001}})
-
-
-def test_steps_that_are_a_list_have_keys_of_their_own():
+def test_steps_may_be_a_list_with_keys():
     listed = "name: N\ndescription: D\nsteps: [{key: a, agent: b, message: c}, {key: %s, agent: b, message: c}]"
     assert list(PlanDefinition.from_yaml(listed % "d").steps) == ["a", "d"]
     assert problems(listed % "a") == {"steps": "Two steps have the same key."}
     assert problems(listed % "[a]") == {"steps": "Write a mapping."}
+    assert problems("name: N\ndescription: D") == {"steps": "This is required."}
+    assert "steps" in problems("name: N\ndescription: D\nsteps: {}")
+    assert problems("name: N\ndescription: D\nsteps: {a: echo}") == {"steps.a": "Write a mapping."}
 
 
-NO_FILES = [
-    ("[1, 2]", "Write a mapping with name, description and steps."),
-    ("", "Write a mapping"),
-    ("name: N\nsteps: [", "This is not valid YAML (line 2): "),
-    ("name: N\ndescription: a: b", "This is not valid YAML (line 2): mapping values are not allowed here."),
-    ("name: N\nname: M", "This is not valid YAML (line 2): `name` is there twice."),
-    ('{"name": "N", "steps": {"a": {}, "a": {}}}', "`a` is there twice."),
-    ("a: &a [1]\nb: *a", "This is not valid YAML (line 2): write it out, aliases (`*name`) are not read."),
-    ("!!python/object/apply:os.system ['true']", "there are no tags such as `!!python/object/apply:os.system`"),
-    ("name: !!timestamp now", "there are no tags such as `!!timestamp`"),
-    ("name: !!int ''", "a value is not of its tag"),
-    ("name: !!int x", "a value is not of its tag"),
-    ("limit: " + "9" * 5000, "a number is too long."),
-    ("name: N\nsteps: !!map [1]", "This is not valid YAML (line 2): a mapping is expected here."),
-    ("steps: !!map a", "a mapping is expected here."),
-    ("? [a]\n: b", "names are texts"),
-    ("[" * 5000, "nested too deeply"),
-    ("name: x\x00", "special characters are not allowed"),
-    ("name: \ud800", "This is not Unicode text."),
-    ("name: x" + " " * MOST_BYTES, "It is larger than 500,000 bytes."),
-]
-
-
-def test_a_file_that_is_no_plan_is_refused_with_its_line():
-    for text, sentence in NO_FILES:
-        assert sentence in problems(text)["file"], text[:50]
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[1, 2]", "Write a mapping with name, description and steps."),
+        ("", "Write a mapping"),
+        ("name: N\nsteps: [", "This is not valid YAML (line 2): "),
+        ("name: N\ndescription: a: b", "This is not valid YAML (line 2): mapping values are not allowed here."),
+        ("name: N\nname: M", "This is not valid YAML (line 2): `name` is there twice."),
+        ('{"name": "N", "steps": {"a": {}, "a": {}}}', "`a` is there twice."),
+        ("a: &a [1]\nb: *a", "This is not valid YAML (line 2): write it out, aliases (`*name`) are not read."),
+        ("!!python/object/apply:os.system ['true']", "there are no tags such as `!!python/object/apply:os.system`"),
+        ("name: !!timestamp now", "there are no tags such as `!!timestamp`"),
+        ("name: !!int ''", "a value is not of its tag"),
+        ("name: !!int x", "a value is not of its tag"),
+        ("limit: " + "9" * 5000, "a number is too long."),
+        ("name: N\nsteps: !!map [1]", "This is not valid YAML (line 2): a mapping is expected here."),
+        ("steps: !!map a", "a mapping is expected here."),
+        ("? [a]\n: b", "names are texts"),
+        ("[" * 5000, "nested too deeply"),
+        ("name: x\x00", "special characters are not allowed"),
+        ("name: \ud800", "This is not Unicode text."),
+        ("name: x" + " " * MOST_BYTES, "It is larger than 500,000 bytes."),
+    ],
+    ids=lambda value: value[:20].strip(),
+)
+def test_a_wrong_file_is_refused_with_its_line(text, sentence):
+    assert sentence in problems(text)["file"]
 
 
 def test_yaml_is_read_as_people_mean_it():
@@ -259,7 +238,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_is_written_as_yaml_is_read_as_the_same(content):
+def test_any_yaml_written_is_read_the_same(content):
     assert definitions.read_yaml(definitions.write_yaml(content)) == content
 
 
@@ -269,3 +248,61 @@ def test_the_published_schema_takes_what_is_taken():
     validator = Draft202012Validator(published)
     assert not list(validator.iter_errors(definitions.read_yaml(FULL)))
     assert list(validator.iter_errors({"name": "N", "description": "D", "steps": {"a": {"mesage": "x"}}}))
+
+
+# Inputs of a plan: defaults are filled in, bad ones asked for
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "target": {"type": "string"},
+        "dose": {"type": "number", "default": 5, "minimum": 0},
+        "cell": {"type": "object", "properties": {"line": {"type": "string", "default": "HeLa"}}},
+    },
+    "required": ["target"],
+}
+ASSAY = plan(inputs=SCHEMA)
+
+
+def test_inputs_have_their_defaults():
+    inputs, problems = complete_inputs(ASSAY, {"target": "EGFR", "cell": {}, "text": "Go."})
+    assert inputs == {"target": "EGFR", "dose": 5, "cell": {"line": "HeLa"}, "text": "Go.", "files": []}
+    assert problems == []
+    assert schema_of_missing(ASSAY, {"target": "EGFR"}) == {}
+    given = {"target": "EGFR", "cell": {}}
+    complete_inputs(ASSAY, given)
+    assert given == {"target": "EGFR", "cell": {}}, "what is given is not changed"
+
+
+def test_missing_and_wrong_inputs_are_asked_for():
+    given = {"dose": -1}
+    assert complete_inputs(ASSAY, given)[1] == ["`target` is required.", "`dose`: -1 is less than the minimum of 0."]
+    asked = schema_of_missing(ASSAY, given)
+    assert asked["required"] == ["target", "dose"]
+    assert asked["properties"] == {name: SCHEMA["properties"][name] for name in ("target", "dose")}
+    assert complete_inputs(ASSAY, {"target": "EGFR", "cell": {"line": 3}})[1] == [
+        "`cell.line`: 3 is not of type 'string'."
+    ]
+
+
+def test_text_and_files_are_there_without_being_stated():
+    strict = plan(inputs={**SCHEMA, "additionalProperties": False})
+    assert "Additional properties are not allowed" in complete_inputs(strict, {"target": "EGFR", "oops": 1})[1][0]
+    assert schema_of_missing(strict, {"target": "EGFR", "oops": 1}) == strict.inputs, "asked for as a whole"
+    given = {"target": "EGFR", "text": "Go.", "files": [{"name": "a.csv"}]}
+    assert complete_inputs(strict, given)[1] == []
+    assert complete_inputs(plan(), {}) == ({"text": "", "files": []}, [])
+    properties = {"files": {"type": "array"}, "text": {}}
+    needed = plan(inputs={"type": "object", "properties": properties, "required": ["files"]})
+    assert complete_inputs(needed, {"files": [], "text": "x"})[1] == ["`files` is required."]
+    assert list(schema_of_missing(needed, {"files": []})["properties"]) == ["files"]
+    assert complete_inputs(needed, {"files": [{}]})[1] == []
+    either = plan(inputs={"type": "object", "allOf": [{"required": ["target"]}]})
+    assert complete_inputs(either, {})[1] == ["`target` is required."], "needed under a condition"
+
+
+def test_a_values_words_do_not_make_it_right():
+    numbers = plan(inputs={"type": "object", "properties": {"count": {"type": "integer"}}})
+    for length in range(200, 300, 9):
+        (sentence,) = complete_inputs(numbers, {"count": "x" * length + " is a required property" + "x" * 100})[1]
+        assert sentence.startswith("`count`:") or sentence == "`count` is required."

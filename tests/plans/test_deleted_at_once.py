@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from django.db import connection
 
-import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.features.sessions import deletion
 from apps.plans import runs
 from apps.plans.models import PlanRun, Step
 from apps.plans.runs import begin_run
 from apps.plans.transitions import LOCKED_RUN, decide
 from apps.record.models import Context, Task
-from db.sql import write_transaction
+from parley import db
+from parley.db.sql import write_transaction
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -51,7 +51,7 @@ def until_somebody_waits_for_a_lock() -> None:
         time.sleep(0.01)  # the other transaction waits in the database
 
 
-def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun) -> None:
+def test_deleting_waits_for_a_tick(ada: User, run: PlanRun) -> None:
     with write_transaction():
         assert LOCKED_RUN.one(run.pk), "as `decide` takes it"
         deleting = db.submit(deletion.delete_session, ada.principal, run.task.context_id)
@@ -62,7 +62,7 @@ def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun) -
     assert Context.objects.get().deleted_at
 
 
-def test_who_deletes_first_is_waited_for_by_who_looks(run: PlanRun) -> None:
+def test_a_tick_waits_for_deleting(run: PlanRun) -> None:
     with write_transaction():
         runs.lock_runs(run.task.context)
         looking = db.submit(decide, run.pk)

@@ -1,21 +1,35 @@
-"""Edge cases of steps: other people's data, and runs that must not hang."""
+"""Edges of steps: other people's data, runs that must not hang, deleted sessions, and why a step waits."""
 
 import datetime
+import uuid
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.utils import timezone
 
-from agentkit import Completed
+from agentkit import Artifact as Made
+from agentkit import Completed, Failed, Progress
 from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
-from apps.features.sessions import deletion
+from apps.conversations.provenance.traversal import provenance_of
+from apps.conversations.sessions import deletion
+from apps.engine import accept, activity, finish
+from apps.installation.models import Activity
 from apps.plans import engine, graphs, jobs, run_state, runs, transitions
+from apps.plans.graphs import CompiledPlan, dependencies
 from apps.plans.models import PlanRun, Step
+from apps.plans.progress import Progress as RunProgress
+from apps.plans.progress import waiting_reasons
+from apps.plans.run_state import MOST_REFERENCES, RunState
+from apps.plans.transitions import start_ready_steps
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Task
 from tests import working
+from tests.api.delivering import delivered
 from tests.plans.plan_agents import DONE
+from tests.plans.plans import plan as definition_of
 from tests.plans.playing import data, rows, words
+from tests.plans.test_engine import TWO
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,7 +42,7 @@ def why(task):
     return dict(Step.objects.filter(run=task.pk, state="skipped").values_list("key", "why"))
 
 
-def test_data_that_look_like_a_place_in_the_record_open_nothing(play, bob):
+def test_data_that_look_like_references_open_nothing(play, bob):
     theirs = play.send(play.plan({"one": {"agent": "loud", "message": "the secret"}}, slug="secret"), user=bob)
     made, step = Artifact.objects.delivered().get(task=theirs), Step.objects.get()
     places = [{"task": str(theirs.pk), "artifact": made.artifact_id}, {"step": str(step.pk)}, {"file": 9}, {"step": 1}]
@@ -58,21 +72,21 @@ def test_what_no_database_takes_never_gets_there(play):
 
 
 @pytest.mark.parametrize("state", ["failed", "done"])
-def test_the_sweep_finds_a_plan_whose_end_nobody_recorded(play, settings, state):
+def test_the_sweep_finds_an_unrecorded_end(play, settings, state):
     """The worker was killed between the step's end and the paused plan's end."""
     settings.SWEEP_SECONDS = 0
     task = play({"slow": {"agent": "patient", "message": "x"}, "other": {"agent": "patient", "message": "y"}})
-    runs.pause_run(PlanRun.objects.get())
+    runs.PAUSE.do(PlanRun.objects.get(), play.ada.principal)
     PlanRun.objects.update(told_at=None)
     assert "(paused)" in words(play.on(task.pk))
-    assert jobs.sweep() == 0
+    assert jobs.RUNS_TO_ADVANCE.sweep() == 0
     seen = Step.objects.filter(key="other") if state == "failed" else Step.objects.all()
     seen.update(state=state, why="It broke.")
-    assert jobs.sweep() == 1
+    assert jobs.RUNS_TO_ADVANCE.sweep() == 1
     assert play.on(task.pk).state == ("completed" if state == "done" else "failed")
 
 
-def test_results_are_kept_where_they_are_still_those_of_the_step(play):
+def test_results_are_kept_while_they_are_the_steps(play):
     words_of = {"part": {"agent": "parting", "message": "a b"}}
     last = {"agent": "loud", "message": "{{ steps.shout|map(attribute='text')|join(',') }}"}
     one = {"shout": {"agent": "loud", "message": "one"}, "last": last | {"message": "{{ steps.shout.text }}"}}
@@ -90,7 +104,7 @@ def test_results_are_kept_where_they_are_still_those_of_the_step(play):
     assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 3, 2), words(task)
 
 
-def test_more_than_a_template_may_hold_fails_its_step(play, monkeypatch, settings):
+def test_too_much_for_a_template_fails_its_step(play, monkeypatch, settings):
     steps = {
         "all": {"agent": "loud", "message": "{{ item }}", "for_each": "['x' ~ inputs.text, 'y', 'z']"},
         "join": {"agent": "loud", "message": "{{ steps.all|length }}", "on_failure": "skip"},
@@ -110,7 +124,7 @@ def test_more_than_a_template_may_hold_fails_its_step(play, monkeypatch, setting
     }
 
 
-def test_one_look_takes_only_so_much_time_and_the_next_goes_on(play, monkeypatch):
+def test_one_look_takes_only_so_much_time(play, monkeypatch):
     """Templates may take two seconds each: the lock is released in between."""
     monkeypatch.setattr(run_state, "TICK_SECONDS", 0)
     bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(5)|list", "on_failure": "skip"}
@@ -127,7 +141,7 @@ def test_one_look_takes_only_so_much_time_and_the_next_goes_on(play, monkeypatch
     assert (task.state, DONE["loud:5 5"]) == ("completed", 1), words(task)
 
 
-def test_a_run_that_cannot_be_looked_at_does_not_keep_others_waiting(play):
+def test_a_broken_run_keeps_no_others_waiting(play):
     task = play(PATIENT)
     Step.objects.update(key="nobody_knows_it", state="ended")
     PlanRun.objects.update(advanced_at=LONG_AGO)
@@ -136,7 +150,7 @@ def test_a_run_that_cannot_be_looked_at_does_not_keep_others_waiting(play):
     assert PlanRun.objects.get().advanced_at > LONG_AGO  # the sweep takes the longest-waiting first
 
 
-def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(play, settings):
+def test_a_run_of_an_unreadable_plan_ends(play, settings):
     settings.SWEEP_SECONDS = 0
     task = play(PATIENT)
     AgentVersion.objects.filter(agent=task.agent).update(content={"steps": "no steps"})
@@ -152,22 +166,22 @@ def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(play, setting
     assert Task.objects.get(parent=task.pk).state == "canceled"
 
 
-def test_a_look_that_took_its_time_is_gone_on_with_whoever_is_lost(play, monkeypatch):
+def test_a_cut_look_is_continued_by_the_sweep(play, monkeypatch):
     task = play({key: {"agent": "patient", "message": key} for key in ("one", "two", "three")})
     Step.objects.filter(key="three").update(state="waiting", task=None)
     monkeypatch.setattr(run_state, "TICK_SECONDS", 0)
     assert transitions.decide(task.pk).is_out_of_time
     assert PlanRun.objects.get().advanced_at is None
-    assert jobs.sweep() == 1
+    assert jobs.RUNS_TO_ADVANCE.sweep() == 1
 
 
-def test_a_step_whose_task_moved_unheard_is_set_right(play):
+def test_a_step_whose_task_moved_is_set_right(play):
     task = play({"ask": {"agent": "curious", "message": "it"}, "wait": {"agent": "patient", "message": "x"}})
     wait = Step.objects.filter(key="wait")
     turn = working.begin(Run.objects.get(task=wait.get().task).pk)
     Step.objects.filter(key="ask").update(state="running", asked_at=None)
     wait.update(state="asking")
-    jobs.sweep()
+    jobs.RUNS_TO_ADVANCE.sweep()
     assert rows(task, "key", "state") == [("ask", "asking"), ("wait", "running")]
     asks = Step.objects.get(key="ask")
     assert asks.asked_at is not None
@@ -175,7 +189,7 @@ def test_a_step_whose_task_moved_unheard_is_set_right(play):
     working.end(turn, Completed("I have waited."))
     assert (wait.get().task.state, wait.get().state) == ("completed", "running")
     wait.update(phase="work", consulted=None)
-    jobs.sweep()
+    jobs.RUNS_TO_ADVANCE.sweep()
     assert wait.get().state == "ended"
     assert play.on(task.pk).state == "input-required"
     assert wait.get().state == "done"
@@ -199,3 +213,122 @@ def test_nobody_else_is_asked_in_peoples_place(play):
 def test_json_is_read_where_a_link_comes_first():
     parts = [{"url": "https://example.org/a"}, {"raw": "eyJhIjogMX0=", "mediaType": "application/json"}]
     assert run_state.artifact_result(parts, "a").data == {"a": 1}
+
+
+# Sessions that are deleted
+
+
+def test_a_deleted_conversation_takes_its_runs_along(play):
+    deletion.delete_session(play.ada.principal, play(TWO).context_id)
+    assert not PlanRun.objects.exists()
+    assert not Step.objects.exists()
+
+
+def test_a_step_whose_session_is_deleted_has_failed(play):
+    task = play(PATIENT)
+    deletion.delete_session(play.ada.principal, Task.objects.get(parent=task.pk).context_id)
+    jobs.RUNS_TO_ADVANCE.sweep()
+    task = play.on(task.pk)
+    assert (task.state, words(task)) == ("failed", "The step “one” failed: Its session was deleted.")
+
+
+def test_what_a_run_refers_to_is_not_archived(play, echo):
+    task, other = play(TWO), play.send(echo)
+    found = {context.pk: runs.archive_obstacle(context) for context in Context.objects.all()}
+    assert found.pop(other.context_id) == ""
+    assert task.context_id in found
+    assert set(found.values()) == {"A run of a plan refers to it."}
+
+
+def test_a_task_without_a_run_ends_once(play):
+    task = play(PATIENT)
+    assert finish.record_outcome(task, Progress("half of it", 1, 2))
+    assert words(Task.objects.get(pk=task.pk)) == "half of it"
+    assert finish.record_outcome(task, Completed("That is all."))
+    assert not finish.record_outcome(task, Failed("Or not."))
+    assert not finish.record_outcome(task, Progress("more"))
+    task = play.on(task.pk)
+    assert (task.state, words(task), rows(task, "state")) == ("completed", "That is all.", ["canceled"])
+    working = play.send(Agent.objects.get(slug="patient"))
+    assert not finish.record_outcome(working, Completed("Done.")), "nothing is recorded beside a run"
+    assert play.release(working).state == "completed"
+
+
+# Why a step waits
+
+
+@pytest.mark.parametrize(
+    ("live", "sentence"),
+    [
+        ([], "It is ready and about to start."),
+        ([{"agent": "echo"}], "It is ready and about to start."),
+        ([{"agent": "echo"}, {"agent": "echo"}], "The plan runs at most 2 steps of `echo` at the same time."),
+        ([{"agent": "other"}] * 3, "The plan runs at most 3 steps at the same time."),
+        ([{"agent": "other", "phase": "before"}] * 3, "It is ready and about to start."),
+    ],
+)
+def test_a_reached_limit_is_named(live, sentence):
+    definition = definition_of({"look": {}, "busy": {}}, limit=3, agent_limits={"echo": 2})
+    steps = [Step(key="busy", item=item, state="running", **fields) for item, fields in enumerate(live)]
+    compiled = CompiledPlan(definition, dependencies(definition), {}, [])
+    [reason] = waiting_reasons(RunProgress(PlanRun(), compiled, [*steps, Step(key="look")]))
+    assert reason.sentence.endswith(sentence)
+
+
+@pytest.mark.parametrize(("wanted", "sentence"), [("paused", "is paused"), ("draining", "accepts no new tasks")])
+def test_a_step_says_that_its_agent_is_paused(play, wanted, sentence):
+    loud = Agent.objects.get(slug="loud")
+    activity.set_activity(loud, Activity(wanted))
+    play.held.add("loud")
+    task = play({"one": {"agent": "loud", "message": "hello"}})
+    assert task.state == "working"
+    [reason] = waiting_reasons(RunProgress.of(PlanRun.objects.get()))
+    assert sentence in reason.sentence
+    activity.set_activity(loud, Activity.ACTIVE)
+    Step.objects.filter(state="starting").update(due_at="2026-01-01T00:00Z")
+    assert play.release(task).state == "completed"
+
+
+# A step's message refers to the tasks that it uses
+
+MANY = 600
+WIDE = {
+    "spread": {"agent": "loud", "message": "{{ item }}", "for_each": "range(600) | list"},
+    "again": {"agent": "loud", "message": "{{ item.text }}", "for_each": "steps.spread"},
+    "plain": {"agent": "loud", "message": "{{ item }}", "for_each": "steps.spread | map(attribute='text')"},
+    "join": {"agent": "loud", "message": "{{ steps.spread | length }}"},
+}
+
+
+def test_references_of_steps_after_a_fan_out(ada, plan, said, monkeypatch):
+    def board_of(task):
+        return RunState(PlanRun.objects.select_related("task").get(pk=task.pk), timezone.now())
+
+    monkeypatch.setattr(run_state, "TICK_SECONDS", float("inf"))  # on a busy machine, too, all begin at once
+    agent = plan(WIDE, limit=20)
+    run = Task.objects.get(pk=accept.accept(ada.principal, agent, said()).task)
+    runs.begin_run(run, agent.current_version)
+    like = Task.objects.get(pk=delivered(ada, agent, said()).task)
+    kept = {field.attname: getattr(like, field.attname) for field in Task._meta.concrete_fields}
+    tasks = Task.objects.bulk_create([Task(**kept | {"id": uuid.uuid4(), "parent_id": run.pk}) for _ in range(MANY)])
+    Step.objects.filter(run=run.pk, key="spread").delete()
+    Step.objects.bulk_create(
+        Step(run_id=run.pk, key="spread", item=at, state="done", task=one) for at, one in enumerate(tasks)
+    )
+    start_ready_steps(board_of(run))
+    made = [str(one.pk) for one in tasks]
+    again, plain, (join,) = (
+        list(Step.objects.filter(run=run.pk, key=key).order_by("item")) for key in ("again", "plain", "join")
+    )
+    referred = [step.message["referenceTaskIds"] for step in again if step.message]
+    assert referred
+    assert referred == [[key] for key in made[: len(referred)]]
+    # An element made of plain values refers to as many as it may.
+    assert board_of(run).references(plain[7]) == made[:MOST_REFERENCES]
+    # A join refers to all of them, and the provenance of its result is complete.
+    assert board_of(run).references(join) == made
+    receipt = delivered(ada, like.agent, said(referenceTaskIds=made), [Made.text("all", "600")])
+    assert Task.objects.get(pk=receipt.task).references == made
+    found = provenance_of(ada.principal, Artifact.objects.get(task=receipt.task))
+    assert not found.truncated
+    assert {f"task:{key}" for key in made} <= {node.id for node in found.nodes}

@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import math
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, wait
 from typing import Any
 
 import pytest
@@ -14,16 +13,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-import db
 from agentkit import Artifact, Completed
 from apps.accounts.models import User
 from apps.agents import signing
 from apps.agents.models import Agent
+from apps.budgets import spending
 from apps.engine.send import accept_and_publish
-from apps.features.budgets import spending
 from apps.installation import current
 from apps.limits import current as limits
-from apps.plans import engine, jobs
+from apps.plans import engine
 from apps.plans.definitions import MOST_STEPS, PlanDefinition
 from apps.plans.models import PlanRun, Step
 from apps.plans.registry import register_plan
@@ -31,7 +29,7 @@ from apps.record.execution import Run
 from apps.record.models import Task
 from apps.remote import circuit_breaker
 from benchmarks.definitions import STEPS, small, wide
-from db.sql import write_transaction
+from parley import db
 from tests import working
 from tests.engine.delegating import ended, sent, words
 from tests.plans.whole_plans import problems
@@ -56,9 +54,7 @@ def registered(definition: dict[str, Any]) -> Agent:
 @pytest.mark.parametrize(
     ("plans", "callers"), [(10, 10), pytest.param(100, 20, marks=pytest.mark.slow("half a minute of the processor"))]
 )
-async def test_plans_side_by_side_do_each_step_once_and_in_order(
-    ada: User, echo: Agent, said: Said, plans: int, callers: int
-) -> None:
+async def test_parallel_plans_do_each_step_once(ada: User, echo: Agent, said: Said, plans: int, callers: int) -> None:
     agent = await db.run(registered, small())
     left = iter(range(plans))
 
@@ -122,7 +118,7 @@ def _nothing_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_nothing_expires")
-def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable[[int], PlanRun]) -> None:
+def test_costs_do_not_grow_with_the_plan(begun: Callable[[int], PlanRun]) -> None:
     costs = []
     for width in (4, 40):
         run = begun(width)
@@ -155,21 +151,8 @@ def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable
     assert narrow["several have ended"] <= MOST_TO_LOOK
 
 
-def test_who_comes_while_somebody_looks_at_the_run_need_not_wait(begun: Callable[[int], PlanRun]) -> None:
-    run = begun(1)
-    with write_transaction():
-        PlanRun.objects.select_for_update().get(pk=run.pk)
-        looks = [db.submit(jobs.tick, run.pk) for _ in range(2)]
-        done, still = wait(looks, timeout=60, return_when=FIRST_COMPLETED)
-        assert (len(done), len(still)) == (1, 1)
-    for one in looks:
-        one.result()
-    (step,) = steps(run, 1)
-    assert (step.state, Task.objects.filter(parent=run.pk).count()) == ("running", 1)
-
-
 @pytest.mark.parametrize(("number", "state"), [(MOST_STEPS, "working"), (MOST_STEPS + 1, "failed")])
-def test_a_list_fills_a_run_up_to_its_most_steps(ada: User, echo: Agent, said: Said, number: int, state: str) -> None:
+def test_a_list_fills_a_run_to_its_limit(ada: User, echo: Agent, said: Said, number: int, state: str) -> None:
     definition = {**wide(), "limit": 1}
     definition["steps"] = {"stage_1": definition["steps"]["stage_1"]}
     definition["outputs"] = []

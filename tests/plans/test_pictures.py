@@ -1,18 +1,21 @@
-"""Pictures of plans are accessible to screen readers and the keyboard."""
+"""Pictures of plans are readable, also to screen readers and by the keyboard."""
 
 from __future__ import annotations
 
 import datetime
-import itertools
 import re
 from collections.abc import Sequence
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 from django.template.loader import render_to_string
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apps.plans.models import Step
-from apps.plans.pictures import LOOKS, Spell, StepBox, StepRow, draw_gantt, draw_graph, fold_fan_outs
-from console.drawing.axis import TimeAxis, axis_ticks
+from apps.plans.pictures import LOOKS, Spell, StepBox, draw_gantt, draw_graph, fold_fan_outs
+from parley.faces.drawing.axis import TimeAxis, axis_ticks
+from parley.faces.drawing.layout import Layout, Link, Sizes, count_crossings, draw_edges, lay_out
 
 NOON = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
 HOSTILE = '<script>alert("x")</script> & ' + "long " * 50
@@ -26,7 +29,7 @@ def html_of(*boxes: StepBox) -> str:
     return render_to_string("plans/_graph.html", {"graph": draw_graph(boxes)})
 
 
-def rows_of(*rows: StepRow) -> str:
+def rows_of(*rows: StepBox) -> str:
     return render_to_string("plans/_gantt.html", {"gantt": draw_gantt(rows, after(100))})
 
 
@@ -44,7 +47,7 @@ def many(states: Sequence[str], key: str = "read") -> list[StepBox]:
     ]
 
 
-def test_every_state_has_a_sign_and_a_word_and_one_that_is_not_known_breaks_nothing() -> None:
+def test_every_state_has_a_sign_and_a_word() -> None:
     assert set(LOOKS) == set(Step.State.values)
     for state, look in LOOKS.items():
         html = html_of(StepBox("a", state=state, href="/a"))
@@ -53,7 +56,7 @@ def test_every_state_has_a_sign_and_a_word_and_one_that_is_not_known_breaks_noth
     assert "Dreaming" in html_of(StepBox("a", state="dreaming"))
 
 
-def test_a_step_says_all_of_itself_and_leads_to_its_task_if_it_has_one() -> None:
+def test_a_step_says_all_of_itself() -> None:
     took = datetime.timedelta(seconds=184)
     step = StepBox("a", "Search", "failed", "librarian", took, href="/tasks/1", round=3, note="Nothing was found.")
     [link] = picture(html_of(step)).findall("a")
@@ -67,7 +70,7 @@ def test_a_step_says_all_of_itself_and_leads_to_its_task_if_it_has_one() -> None
 
 def test_somebodys_words_are_text_shortened_and_whole() -> None:
     html = html_of(StepBox("a", HOSTILE, "running", HOSTILE, question=HOSTILE, href="/t", note=HOSTILE))
-    html += rows_of(StepRow("a", HOSTILE, "asking", HOSTILE, "/t", [Spell("asking", NOON, question=HOSTILE)]))
+    html += rows_of(StepBox("a", HOSTILE, "asking", HOSTILE, spells=[Spell("asking", NOON, question=HOSTILE)]))
     assert "<script" not in html
     assert not re.search(r"""\s(style|on\w+)=""", html)
     step = picture(html).find("a")
@@ -88,7 +91,7 @@ def test_lines_and_the_table_say_what_needs_what() -> None:
     assert cells[:2] == [["First", "reader", "Done", "–", "–", ""], ["Second", "–", "Waits", "–", "First", ""]]
 
 
-def test_a_fan_out_of_few_is_drawn_one_by_one_and_of_many_as_one_box_with_its_counts() -> None:
+def test_a_large_fan_out_is_one_box() -> None:
     def fan(states: list[str]) -> list[StepBox]:
         return [StepBox("list"), *many(states), StepBox("end", depends_on=("read",))]
 
@@ -104,48 +107,121 @@ def test_a_fan_out_of_few_is_drawn_one_by_one_and_of_many_as_one_box_with_its_co
     second = [StepBox(f"sum-{n}", depends_on=(f"read-{n}",), fan_out="sum") for n in range(9)]
     both = fold_fan_outs([*many(["done"] * 9), *second])
     assert [(one.key, one.depends_on) for one in both] == [("read", ("list",)), ("sum", ("read",))]
-
-
-def test_an_item_that_asks_is_seen_although_it_is_folded() -> None:
-    items = [
-        *many(["running"] * 9),
-        StepBox("read-9", "Read it", "asking", question="How?", href="/ask", fan_out="read"),
-    ]
-    [box] = fold_fan_outs(items)
+    asking = StepBox("read-9", "Read it", "asking", question="How?", href="/ask", fan_out="read")
+    [box] = fold_fan_outs([*many(["running"] * 9), asking])
     assert (box.state, box.question, box.asking, box.href) == ("asking", "How?", 1, "/ask")
+    spells = [[Spell("done", after(n), after(n + 10))] for n in range(99)]
+    items = [StepBox(f"r-{n}", "", "done", fan_out="r", spells=spell) for n, spell in enumerate(spells)]
+    [row] = draw_gantt(items, after(200)).rows
+    assert (row.counted, row.bars) == ("99 items, at most 10 at once", [])
 
 
-def test_a_bar_says_which_attempt_it_was_how_it_ended_and_what_was_asked() -> None:
+def test_a_bar_says_its_attempt_end_and_question() -> None:
     spells = [Spell("failed", after(0), after(10)), Spell("running", after(20), attempt=2)]
-    html = rows_of(StepRow("a", "Search", "running", "librarian", "/t", spells))
+    html = rows_of(StepBox("a", "Search", "running", "librarian", spells=spells))
     assert 'aria-label="Search, Failed, 10 s"' in html
     assert 'aria-label="Search, Working, attempt 2, still going on"' in html
     asks = [Spell("asking", after(0), question="Which file?")]
-    assert "Asks, still going on, Which file?" in rows_of(StepRow("a", "Upload", "asking", "", "/t", asks))
-    assert "Search" in rows_of(StepRow("a", "Search", "waiting"))
+    assert "Asks, still going on, Which file?" in rows_of(StepBox("a", "Upload", "asking", spells=asks))
+    assert "Search" in rows_of(StepBox("a", "Search", "waiting"))
     assert "Nobody has worked at it yet." in rows_of()
 
 
-def test_days_of_waiting_for_a_person_leave_room_for_the_work() -> None:
+def test_days_of_waiting_leave_room_for_work() -> None:
     first = [Spell("done", after(0), after(60)), Spell("asking", after(60), after(200_000))]
-    rows = [StepRow("a", spells=first), StepRow("b", spells=[Spell("done", after(200_000), after(200_060))])]
+    rows = [StepBox("a", spells=first), StepBox("b", spells=[Spell("done", after(200_000), after(200_060))])]
     drawn = draw_gantt(rows, after(200_060), is_over=True)
     assert drawn.rows[0].bars[0].width > 30
     assert [words for _, words in drawn.cuts] == ["2 days 7 h"]
 
 
-def test_a_fan_out_of_many_is_one_row_that_says_how_many_ran_at_once() -> None:
-    items = [
-        StepRow(f"r-{n}", "", "done", fan_out="r", spells=[Spell("done", after(n), after(n + 10))]) for n in range(99)
-    ]
-    [row] = draw_gantt(items, after(200)).rows
-    assert (row.counted, row.bars) == ("99 items, at most 10 at once", [])
-
-
-def test_an_axis_has_a_few_round_times_that_do_not_touch() -> None:
+def test_an_axis_has_few_round_times() -> None:
     for seconds in (0, 0.3, 7, 95, 4000, 90_000, 5_000_000):
         span = (NOON, after(seconds))
         found = axis_ticks(TimeAxis(span, [span]))
         assert found[0].label == "0"
         assert (3 if seconds else 1) <= len(found) <= 10
-        assert all(later.place - one.place >= 10 for one, later in itertools.pairwise(found))
+        assert all(later.place - one.place >= 10 for one, later in pairwise(found))
+
+
+# The layout of any graph: edges lead from left to right
+
+SIZES = Sizes()
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
+    count = draw(st.integers(1, 25))
+    needed = {
+        f"s{number}": [f"s{one}" for one in draw(st.sets(st.integers(0, number - 1), max_size=4))] if number else []
+        for number in range(count)
+    }
+    return {key: needed[key] for key in draw(st.permutations(list(needed)))}
+
+
+def lines_that_cross(layout: Layout[str]) -> int:
+    """Pairs of edges between the same columns that cross."""
+    pieces = sorted({piece for line in layout.lines for piece in line.segments})
+    return sum(
+        one[0][0] == other[0][0] and (one[0][1] - other[0][1]) * (one[1][1] - other[1][1]) < 0
+        for one, other in combinations(pieces, 2)
+    )
+
+
+@given(graphs())
+def test_boxes_stand_apart_and_lines_lead_right(
+    graph: dict[str, list[str]],
+) -> None:
+    layout = lay_out(graph, SIZES)
+    for (x, y), (to_x, to_y) in combinations(layout.places.values(), 2):
+        assert abs(x - to_x) >= SIZES.width or abs(y - to_y) >= SIZES.height
+    for x, y in layout.places.values():
+        assert SIZES.margin <= x <= layout.width - SIZES.width - SIZES.margin
+        assert SIZES.margin <= y <= layout.height - SIZES.height - SIZES.margin
+    assert len(layout.lines) == sum(map(len, graph.values()))
+    for line in layout.lines:
+        assert line.begins in graph[line.ends]
+        for (x, y), (to_x, to_y) in line.segments:
+            assert 0 <= x < to_x <= layout.width
+            assert 0 <= min(y, to_y) <= max(y, to_y) <= layout.height
+        x, y = layout.places[line.begins]
+        assert line.segments[0][0] == (x + SIZES.width, y + SIZES.height // 2)
+        x, y = layout.places[line.ends]
+        assert line.segments[-1][1] == (x, y + SIZES.height // 2)
+        for (_, (x, y)), ((to_x, to_y), _) in pairwise(line.segments):
+            assert (x + SIZES.width, y) == (to_x, to_y), "a lane is level"
+            for left, top in layout.places.values():
+                assert left != x or not top < y < top + SIZES.height
+    assert layout == lay_out({key: list(needed) for key, needed in graph.items()}, SIZES), "the same is drawn the same"
+
+
+def test_lines_cross_only_where_they_must() -> None:
+    tree: dict[str, list[str]] = {
+        key: list(of) for key, of in zip("abcdefghi", ["", "a", "a", "c", "b", "b", "c", "dg", "h"], strict=True)
+    }
+    assert lines_that_cross(lay_out(tree, SIZES)) == 0
+    ladder = {"z": ["y", "x"], "y": ["w"], "x": ["v"], "w": ["u"], "v": ["u"], "u": [], "end": ["z", "w"]}
+    assert lines_that_cross(lay_out(ladder, SIZES)) == 0
+    both: dict[str, list[str]] = {"a": [], "b": [], "c": ["a", "b"], "d": ["a", "b"]}
+    assert lines_that_cross(lay_out(both, SIZES)) == 1
+    assert count_crossings([[0, 1], [2, 3]], [[2, 3], [2, 3], [], []]) == 1
+
+
+def test_impossible_and_large_graphs_are_drawn() -> None:
+    layout = lay_out({"a": ["b", "nobody", "a"], "b": ["a"], "c": ["a", "a"]}, SIZES)
+    assert (set(layout.places), len(layout.lines)) == ({"a", "b", "c"}, 2)
+    assert lay_out({}, SIZES).width == 0
+    graph = {f"s{number}": [f"s{number * 7 % 13 + number - 20}"] if number > 20 else [] for number in range(2000)}
+    assert len(set(lay_out(graph, SIZES).places.values())) == 2000
+
+
+def test_shared_lines_are_drawn_once() -> None:
+    layout = lay_out({"a": [], "b": ["a"], "c": ["a", "b"], "d": ["a", "c"]}, SIZES)
+    called, referred = Link("called for"), Link("is referred to by", is_reference=True)
+    links = {("a", "b"): called, ("b", "c"): called, ("c", "d"): called, ("a", "c"): referred, ("a", "d"): referred}
+    *edges, back = draw_edges(layout, {**links, ("d", "a"): referred, ("d", "d"): called, ("d", "nobody"): called})
+    assert sorted(edge.is_reference for edge in edges if edge.words) == [False, False, False, True, True]
+    assert [edge.is_reference for edge in edges if not edge.words] == [True, True]
+    assert (back.words, back.is_reference) == ("is referred to by", True)
+    mixed = draw_edges(layout, {**links, ("a", "d"): called})
+    assert [edge.is_reference for edge in mixed if not edge.words] == [False, False], "a solid line is solid all along"

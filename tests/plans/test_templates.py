@@ -1,5 +1,6 @@
-"""Templates read their inputs, name what is missing, and always end soon."""
+"""Templates read inputs and results, name what is missing, and always end soon; results are checked by the plan."""
 
+import base64
 import json
 import tracemalloc
 from functools import partial
@@ -8,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.plans.run_state import ArtifactResult, StepResult
-from templating import TemplateProblem, TimeBudget, evaluate, references_of, render
-from templating.language import LARGEST, LONGEST_SOURCE
+from apps.plans.definitions import Check
+from apps.plans.run_state import ArtifactResult, StepResult, check_problem, csv_columns
+from parley.templating import TemplateProblem, TimeBudget, evaluate, references_of, render
+from parley.templating.language import LARGEST, LONGEST_SOURCE
 
 REVIEW = ArtifactResult.of("review", [{"data": {"count": 3, "items": ["a", "b"], "none": None, "_id": 7}}])
 NAMES = {
@@ -53,7 +55,7 @@ def test_a_template_reads_what_it_is_given():
         assert render(source, NAMES) == text, source
 
 
-def test_an_expression_gives_json_and_results_as_they_are():
+def test_an_expression_gives_json_and_results():
     assert evaluate("steps.review.data.items", NAMES) == ["a", "b"]
     assert evaluate("steps.tries|map(attribute='text')", NAMES) == ["try 0", "try 1", "try 2"]
     assert evaluate("steps.review.data.count > 2", NAMES) is True
@@ -84,7 +86,7 @@ NOT_THERE = [
 ]
 
 
-def test_what_is_not_there_is_said_with_what_is():
+def test_a_missing_name_is_told_with_others():
     for source, sentence in NOT_THERE:
         assert sentence in problem(source), source
     assert problem("steps.x", evaluate) == "There is no step `x` before this one."
@@ -163,7 +165,7 @@ BOMBS = [
 ]
 
 
-def test_a_template_that_would_go_on_or_grow_is_stopped():
+def test_an_endless_or_growing_template_is_stopped():
     for source in BOMBS:
         assert problem(source)
 
@@ -174,9 +176,7 @@ def test_texts_have_a_largest_size():
     assert render("{{ a }}", {"a": "x" * LARGEST}) == "x" * LARGEST
     with pytest.raises(TemplateProblem, match="more than 200,000 bytes"):
         render("{{ a }}é", {"a": "x" * (LARGEST - 1)})
-
-
-def test_slices_are_counted_with_what_is_made():
+    # slices are counted with what is made
     copies = "".join(f"{{% set a{n} = a[{n + 1}:] %}}" for n in range(120))
     with pytest.raises(TemplateProblem, match="puts together more than 10,000,000 characters"):
         render(copies, {"a": "x" * 1_000_000})
@@ -184,7 +184,7 @@ def test_slices_are_counted_with_what_is_made():
     assert evaluate("a[0][1:]", {"a": ["xyz"]}) == "yz"
 
 
-def test_what_a_text_is_compared_with_has_a_largest_size():
+def test_searched_texts_have_a_largest_size():
     names = {"a": "x" * 1_000_000, "most": "y" * 99 + "x", "more": "x" + "y" * 100}
     for name in ("strip", "lstrip", "rstrip", "rsplit"):
         assert evaluate(f"a.{name}(most)", names)[:1] in ("", [names["a"]])
@@ -199,11 +199,8 @@ def test_what_a_text_is_compared_with_has_a_largest_size():
 GROWING = "range(9999)|map(attribute='q', default=range(9999)|list)"
 
 
-def test_a_value_that_would_grow_is_stopped():
+def test_a_growing_value_is_stopped():
     assert problem(GROWING, partial(evaluate, shared=TimeBudget(running=0.05))) == "It takes longer than 0.1 s."
-
-
-def test_json_is_stopped_while_it_is_written():
     tracemalloc.start()
     try:
         for source in (f"{GROWING}|list|tojson", "[" * 20 + "range(9999)|list" + "]" * 20 + "|tojson(8)"):
@@ -214,7 +211,7 @@ def test_json_is_stopped_while_it_is_written():
         tracemalloc.stop()
 
 
-def test_what_a_template_speaks_of_is_told_without_it():
+def test_a_templates_references_are_known():
     spoken = references_of("{{ steps.a.text }} {{ steps['b'] }} {% for x in inputs.c %}{{ x }}{{ item }}{% endfor %}")
     assert (spoken.steps, spoken.inputs, spoken.is_open_ended) == ({"a", "b"}, {"c"}, False)
     assert spoken.names == {"steps", "inputs", "item"}
@@ -243,7 +240,7 @@ PIECES = st.sampled_from([*WORDS.split(), "data", "x", "attr", "tojson", "items"
 
 
 @given(st.lists(PIECES, max_size=25))
-def test_whatever_is_written_makes_a_text_or_a_sentence(source):
+def test_any_source_gives_text_or_a_sentence(source):
     said = [outcome(read, " ".join(source)) for read in (render, evaluate)]
     assert all(one is None or one.endswith(".") for one in said)
 
@@ -254,3 +251,94 @@ def outcome(read, source: str) -> str | None:
     except TemplateProblem as problem:
         return str(problem)
     return None
+
+
+# The results of steps
+
+CSV = "molecule,effect\nA,0.5\n"
+TABLE = ArtifactResult.of("table", [{"raw": base64.b64encode(CSV.encode()).decode(), "mediaType": "text/csv"}])
+HITS = ArtifactResult.of("hits", [{"text": "Two hits."}, {"data": {"hits": [{"name": "A"}, {"name": 2}]}}])
+CHART = ArtifactResult.of("chart", [{"raw": "iVBO", "mediaType": "image/png; q=1", "filename": "chart.png"}])
+
+
+def test_an_artifact_is_read_by_its_parts():
+    assert (TABLE.media_type, TABLE.text, TABLE.data) == ("text/csv", CSV, None)
+    assert (HITS.media_type, HITS.text, HITS.data["hits"][0]) == ("text/plain", "Two hits.", {"name": "A"})
+    assert (CHART.media_type, CHART.text, CHART.data) == ("image/png", "", None)
+    assert ArtifactResult.of("odd", [{"raw": "%%%", "mediaType": "text/plain"}]).name == "odd"
+    step = StepResult.of("look", "done", "Done.", [TABLE, HITS])
+    assert (step.data, str(step)) == (HITS.data, "Done."), "the first JSON of its artifacts"
+
+
+def check(**fields) -> Check:
+    return Check.model_validate(fields)
+
+
+def test_a_files_name_tells_its_type():
+    raw = base64.b64encode(CSV.encode()).decode()
+    named = ArtifactResult.of("table", [{"raw": raw, "filename": "table.csv"}])
+    assert (named.media_type, named.text) == ("text/csv", CSV)
+    assert check_problem(check(media_type="text/csv", columns=["effect"]), [named]) == ""
+    nameless = ArtifactResult.of("table", [{"raw": raw}])
+    assert (nameless.media_type, nameless.text) == ("application/octet-stream", "")
+
+
+WANTED = [
+    {},
+    {"artifact": "table", "media_type": "text/csv", "columns": ["effect", "molecule"]},
+    {"artifact": "chart", "media_type": "image/*"},
+    {"artifact": "chart", "media_type": "*/*"},
+    {"artifact": "hits", "media_type": "application/json"},
+    {"artifact": "hits", "schema": {"type": "object", "required": ["hits"]}},
+]
+
+
+def test_what_is_wanted_is_no_problem():
+    for wanted in WANTED:
+        assert check_problem(check(**wanted), [TABLE, HITS, CHART]) == "", wanted
+
+
+UNWANTED = [
+    ({"artifact": "curve"}, "There is no artifact `curve`; there are `table`, `hits`, `chart`."),
+    ({"media_type": "image/png"}, "The artifact `table` is `text/csv`; it has to be `image/png`."),
+    ({"artifact": "chart", "media_type": "text/*"}, "The artifact `chart` is `image/png`; it has to be `text/*`."),
+    ({"schema": {}}, "The artifact `table` holds no JSON."),
+    (
+        {
+            "artifact": "hits",
+            "schema": {"properties": {"hits": {"items": {"properties": {"name": {"type": "string"}}}}}},
+        },
+        "The artifact `hits`, at `$.hits[1].name`: 2 is not of type 'string'.",
+    ),
+    (
+        {"artifact": "hits", "schema": {"required": ["score"]}},
+        "The artifact `hits`, at `$.score`: 'score' is a required property.",
+    ),
+    ({"columns": ["dose"]}, "The artifact `table` has no column `dose`; it has `molecule`, `effect`."),
+    ({"columns": ["dose", "effect", "p"]}, "has no columns `dose`, `p`; it has `molecule`, `effect`."),
+    (
+        {"artifact": "chart", "columns": ["dose"]},
+        "The artifact `chart` is no CSV file; it has to have the columns `dose`.",
+    ),
+]
+
+
+def test_an_unwanted_result_is_told_in_a_sentence():
+    for wanted, sentence in UNWANTED:
+        assert check_problem(check(**wanted), [TABLE, HITS, CHART]).endswith(sentence), wanted
+    assert check_problem(check(), []) == "There is no artifact."
+
+
+COLUMNS = [
+    ("a,b\n1,2", ["a", "b"]),
+    ("\ufeffa;b\r\n1;2", ["a", "b"]),
+    ("\n a \tb", ["a", "b"]),
+    ('"a, b",c', ["a, b", "c"]),
+    ("only", ["only"]),
+    ("", []),
+]
+
+
+def test_columns_are_those_of_the_first_line():
+    for text, columns in COLUMNS:
+        assert csv_columns(text) == columns, text

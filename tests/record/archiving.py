@@ -14,7 +14,7 @@ from agentkit import Artifact, Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept, cancel
-from apps.features.archive import file_format
+from apps.optional.archive import file_format
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.execution import Accepted

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+from django.db import connection
 
 from apps.record import ledger, lineage, projection
 from apps.record.events import EventType
@@ -41,6 +45,18 @@ def rename(*contexts: uuid.UUID, title: str = "") -> None:
     for context in contexts:
         with ledger.writing(context) as log:
             log.add(EventType.SESSION_RENAMED, {"title": title or f"{log.context.last_event}"})
+
+
+def started[T](threads: ThreadPoolExecutor, function: Callable[..., T], *args: Any) -> Future[T]:
+    """A call in another thread, which closes its connection at the end."""
+
+    def call() -> T:
+        try:
+            return function(*args)
+        finally:
+            connection.close()
+
+    return threads.submit(call)
 
 
 def _messages(context: Context) -> Any:

@@ -3,13 +3,13 @@
 import pytest
 
 from agentkit import Completed
+from apps.conversations.forks import branches
+from apps.conversations.forks.branches import choose_leaf, save_chosen_leaf, siblings, tree
+from apps.conversations.forks.forking import fork
+from apps.conversations.forks.models import ChosenLeaf
+from apps.conversations.sessions import commands, deletion
 from apps.engine import accept
-from apps.features.archive.archiving import move_to_cold_storage
-from apps.features.forks import branches
-from apps.features.forks.branches import choose_leaf, save_chosen_leaf, siblings, tree
-from apps.features.forks.forking import fork
-from apps.features.forks.models import ChosenLeaf
-from apps.features.sessions import commands, deletion
+from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.lookup import restored
@@ -54,70 +54,47 @@ def ways(context):
     return {said[one.index]: (one.position, [branch.session for branch in one.branches]) for one in found}
 
 
-def test_what_was_said_instead_is_known_wherever_one_looks_from(talk, edit):
+def test_versions_are_known_from_everywhere(talk, edit):
     second, third = edit(talk, "two", "zwei"), edit(talk, "two", "deux")
     fourth = edit(second, "zwei", "dos")
     family = {"two": talk, "zwei": second, "deux": third, "dos": fourth}
     for number, (text, context) in enumerate(family.items(), start=1):
-        assert texts(context, text) == list(family)
         found = siblings(context.owner.principal, context, place(context, text))
         assert [one.context for one in found] == list(family.values())
+        assert [one.message.parts[0]["text"] for one in found] == list(family)
         assert ways(context) == {text: (number, [one.pk for one in family.values()])}
         assert texts(context, "one") == ["one"]
+    for index in (0, -1, 1000):
+        with pytest.raises(InvalidParams, match="There is no event"):
+            siblings(talk.owner.principal, talk, index)
 
 
-def test_the_first_message_may_be_another_too(talk, edit):
-    second = edit(talk, "one", "eins")
-    third = edit(second, "eins", "un")
-    assert texts(talk, "one") == texts(third, "un") == ["one", "eins", "un"]
-    everybody = [talk.pk, second.pk, third.pk]
-    assert (ways(talk), ways(third)) == ({"one": (1, everybody)}, {"un": (3, everybody)})
-
-
-def test_an_edit_of_the_shared_past_is_known_in_every_fork_and_what_lies_beyond_it_is_not(talk, edit):
-    late = edit(talk, "three", "drei")
-    early = edit(late, "two", "zwei")
-    assert texts(talk, "two") == texts(late, "two") == texts(early, "zwei") == ["two", "zwei"]
-    assert ways(talk) == {"two": (1, [talk.pk, early.pk]), "three": (1, [talk.pk, late.pk])}
-    assert ways(late) == {"two": (1, [talk.pk, early.pk]), "drei": (2, [talk.pk, late.pk])}
-    assert ways(early) == {"zwei": (2, [talk.pk, early.pk])}
-
-
-def test_what_a_fork_began_with_has_the_same_siblings_in_the_forks_of_that(talk, edit, say):
+def test_families_of_edits_of_edits_agree(talk, edit, say):
     second = say("vier", edit(talk, "two", "zwei"))
     third = edit(second, "vier", "quatre")
     fourth = edit(third, "zwei", "deux")
     assert fourth.forked_at == second.forked_at
-    assert texts(third, "zwei") == texts(fourth, "deux") == ["two", "zwei", "deux"]
-    assert texts(talk, "two") == ["two", "zwei", "deux"]
+    assert texts(talk, "two") == texts(third, "zwei") == texts(fourth, "deux") == ["two", "zwei", "deux"]
+    fifth = edit(second, "one", "uno")
+    last = edit(edit(talk, "three", "drei"), "two", "trois")
+    assert ways(talk)["one"] == (1, [talk.pk, fifth.pk])
+    assert ways(last) == {"one": (1, [talk.pk, fifth.pk]), "trois": (4, [talk.pk, second.pk, fourth.pk, last.pk])}
+    assert ways(fifth) == {"uno": (2, [talk.pk, fifth.pk])}
 
 
-def test_a_family_of_edits_of_edits_agrees(talk, edit):
-    second = edit(talk, "two", "zwei")
-    third = edit(second, "one", "uno")
-    fourth = edit(edit(talk, "three", "drei"), "two", "deux")
-    assert ways(fourth) == {"one": (1, [talk.pk, third.pk]), "deux": (3, [talk.pk, second.pk, fourth.pk])}
-    assert ways(third) == {"uno": (2, [talk.pk, third.pk])}
-
-
-def test_a_fork_counts_from_when_something_is_said_in_it(ada, talk, say):
+def test_fork_counts_once_something_is_said(ada, talk, say):
     child = fork(ada.principal, talk, place_before(talk, "two"), reason="fork")
-    assert (texts(talk, "two"), ways(talk), ways(child)) == (["two"], {}, {})
+    at_the_end = say("four in a fork", fork(ada.principal, talk, talk.last_event, reason="fork"))
+    assert (texts(talk, "two"), ways(talk), ways(child), ways(at_the_end)) == (["two"], {}, {}, {})
     child = say("zwei", child)
     assert texts(talk, "two") == ["two", "zwei"]
-    assert ways(talk) == {"two": (1, [talk.pk, child.pk])}
     assert ways(child) == {"zwei": (2, [talk.pk, child.pk])}
-
-
-def test_forks_at_the_end_are_no_parting_until_both_go_on(ada, talk, say):
-    child = say("four in a fork", fork(ada.principal, talk, talk.last_event, reason="fork"))
-    assert (ways(talk), ways(child)) == ({}, {})
     talk = say("four", talk)
-    assert ways(talk) == {"four": (1, [talk.pk, child.pk])}
-    assert ways(child) == {"four in a fork": (2, [talk.pk, child.pk])}
+    assert ways(talk) == {"two": (1, [talk.pk, child.pk]), "four": (1, [talk.pk, at_the_end.pk])}
+    assert ways(at_the_end)["four in a fork"] == (2, [talk.pk, at_the_end.pk])
 
 
-def test_what_is_recorded_between_two_messages_makes_no_second_place(ada, echo, talk, say):
+def test_events_between_messages_make_no_second_place(ada, echo, talk, say):
     task = Message.objects.filter(parts=[{"text": "to three"}]).get().task_id
     after = fork(ada.principal, talk, place(talk, "to three"), reason="fork")
     commands.give_feedback(ada.principal, echo, str(task), commands.parse_feedback("5", ""))
@@ -130,7 +107,7 @@ def test_what_is_recorded_between_two_messages_makes_no_second_place(ada, echo, 
     assert ways(before) == {"before the next": (3, everybody)}
 
 
-def test_what_was_deleted_leads_nowhere(ada, talk, edit):
+def test_deleted_versions_lead_nowhere(ada, talk, edit):
     second, third = edit(talk, "two", "zwei"), edit(talk, "two", "deux")
     deletion.delete_session(ada.principal, second.pk)
     assert texts(talk, "two") == ["two", "deux"]
@@ -144,12 +121,6 @@ def test_what_was_deleted_leads_nowhere(ada, talk, edit):
     assert texts(edit(last, "one", "uno"), "uno") == ["one", "uno"]
 
 
-def test_a_place_that_there_is_not_has_no_siblings(talk):
-    for index in (0, -1, 1000):
-        with pytest.raises(InvalidParams, match="There is no event"):
-            siblings(talk.owner.principal, talk, index)
-
-
 def drawn(ada, context):
     return [
         (node.context.pk, node.context.parent_id, node.messages, node.is_gap)
@@ -157,7 +128,7 @@ def drawn(ada, context):
     ]
 
 
-def test_the_tree_is_the_same_from_everywhere_in_it(ada, talk, edit):
+def test_tree_is_the_same_from_everywhere(ada, talk, edit):
     second = edit(talk, "two", "zwei")
     third = edit(talk, "one", "eins")
     fourth = edit(second, "to zwei", "?")
@@ -170,9 +141,13 @@ def test_the_tree_is_the_same_from_everywhere_in_it(ada, talk, edit):
     for context in (talk, second, third, fourth):
         assert drawn(ada, context) == expected
         assert lineage.messages(context).count() == next(n for key, _, n, _ in expected if key == context.pk)
+    for context in (fourth, second, third, talk):
+        move_to_cold_storage(put_away(context).pk)
+    assert drawn(ada, talk) == expected, "also in cold storage"
+    assert texts(restored(Context.objects.get(pk=talk.pk)), "two") == ["two", "zwei"]
 
 
-def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, talk, edit):
+def test_cleared_session_is_a_gap(ada, talk, edit):
     second = edit(talk, "two", "zwei")
     third = edit(second, "to zwei", "?")
     for gone in (second, talk):
@@ -190,7 +165,7 @@ def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, tal
         tree(ada.principal, third.pk)
 
 
-def test_a_tree_and_its_partings_take_four_queries_however_many_and_deep(ada, talk, edit, django_assert_num_queries):
+def test_tree_takes_four_queries(ada, talk, edit, django_assert_num_queries):
     with django_assert_num_queries(1):
         assert branches.branch_points(ada.principal, talk) == []
     for number in range(2):
@@ -208,7 +183,7 @@ def test_a_tree_and_its_partings_take_four_queries_however_many_and_deep(ada, ta
     assert nodes[-1].context == last
 
 
-def test_the_leaf_that_was_chosen_is_kept_for_each_tree_by_its_owner(ada, bob, echo, talk, edit, said):
+def test_chosen_leaf_is_kept_for_its_owner(ada, bob, echo, talk, edit, said):
     second = edit(talk, "two", "zwei")
     elsewhere = accept.accept(ada.principal, echo, said()).context
     assert tree(ada.principal, talk.pk).chosen is None
@@ -227,12 +202,3 @@ def test_the_leaf_that_was_chosen_is_kept_for_each_tree_by_its_owner(ada, bob, e
         choose_leaf(bob.principal, talk.pk, talk.pk)
     with pytest.raises(ContextNotFound):
         tree(bob.principal, talk.pk)
-
-
-def test_what_is_in_cold_storage_is_counted_and_comes_back_as_a_sibling(ada, talk, edit):
-    second = edit(talk, "two", "zwei")
-    for context in (second, talk):
-        move_to_cold_storage(put_away(context).pk)
-    assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [6, 4]
-    assert texts(restored(Context.objects.get(pk=talk.pk)), "two") == ["two", "zwei"]
-    assert [node.messages for node in tree(ada.principal, talk.pk).nodes] == [6, 4]

@@ -2,21 +2,27 @@
 
 import itertools
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.core.files.storage import default_storage
 
 from agentkit import Completed, InputRequired
+from apps.conversations.forks.forking import fork
+from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.features.forks.forking import fork
-from apps.features.sessions import deletion
+from apps.optional.archive import archiving, restoring
+from apps.optional.archive.archiving import CannotArchive, move_to_cold_storage
 from apps.record import lineage, projection
 from apps.record.content import blobs
 from apps.record.errors import ContextNotFound
 from apps.record.execution import Accepted, Run
+from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event, Message, Task
-from tests.record.lineages import place_before, shown, words
+from tests.record.archiving import had_a_long_talk, put_away, replace
+from tests.record.lineages import place_before, shown, started, words
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is found by SQL")]
@@ -43,7 +49,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=["".join(map(str, order)) for order in EVERY_ORDER])
-def test_a_family_is_cleared_in_any_order_and_who_is_left_is_as_before(family, clear, order):
+def test_family_is_cleared_in_any_order(family, clear, order):
     before = {one.pk: shown(one.pk) for one in family}
     for number in order:
         clear(family[number])
@@ -56,26 +62,9 @@ def test_a_family_is_cleared_in_any_order_and_who_is_left_is_as_before(family, c
     assert not Run.objects.exists()
 
 
-def test_what_nobody_shares_goes_and_the_fork_goes_on_and_is_forked(ada, tell, clear):
-    root = tell("second", tell("first"))
-    child = fork(ada.principal, root, place_before(root, "second"), reason="fork")
-    clear(root)
-    assert words(child) == ["first", "first is done"]
-    assert not Message.objects.filter(parts__icontains="second").exists()
-    assert set(Message.objects.values_list("context", flat=True)) == {child.pk}
-    assert Accepted.objects.filter(task=None).count() == 1
-    child = tell("other", child)
-    again = tell("again", fork(ada.principal, child, place_before(child, "first"), reason="edit"))
-    last = fork(ada.principal, child, place_before(child, "other"), reason="fork")
-    assert words(again) == ["again", "again is done"]
-    assert words(last) == ["first", "first is done"]
-    assert words(child) == ["first", "first is done", "other", "other is done"]
-    for one in (child, again, last):
-        assert projection.differences(one.pk) == []
-
-
-def cut_off(ada, echo, said):
-    """A streaming task of two turns, forked in the middle."""
+@pytest.mark.parametrize("ends", [True, False])
+def test_unfinished_shared_task_is_canceled(ada, echo, said, clear, ends):
+    """A streaming task of two turns, forked in the middle, loses what came later."""
     sent = accept.accept(ada.principal, echo, said("work", contextId="talk"))
     held = begin(sent.run)
     say(held, chunk("made", "1"), chunk("later", "?"))
@@ -85,16 +74,10 @@ def cut_off(ada, echo, said):
     answered = accept.accept(ada.principal, echo, said("secret", taskId=str(sent.task)))
     held = begin(answered.run)
     say(held, chunk("later", "2"))
-    return sent, held, child
-
-
-@pytest.mark.parametrize("ends", [True, False])
-def test_a_task_that_had_not_ended_is_canceled_and_loses_what_came_later(ada, echo, said, clear, ends):
-    sent, held, child = cut_off(ada, echo, said)
     if ends:
         end(held, Completed("secret is done"))
     before = shown(child.pk)
-    clear(Context.objects.get(context_id="talk"))
+    clear(talk)
     task = Task.objects.get()
     assert (task.pk, task.state, task.context) == (sent.task, "canceled", child)
     assert shown(child.pk) == before
@@ -105,22 +88,7 @@ def test_a_task_that_had_not_ended_is_canceled_and_loses_what_came_later(ada, ec
     assert {accepted.task for accepted in Accepted.objects.all()} == {task, None}
 
 
-def test_forks_at_several_places_of_one_task_show_it_each_as_it_was(ada, echo, said, clear):
-    _, held, early = cut_off(ada, echo, said)
-    end(held, Completed("done"))
-    talk = Context.objects.get(context_id="talk")
-    late = fork(ada.principal, talk, talk.last_event, reason="fork")
-    before = shown(early.pk), shown(late.pk)
-    clear(talk)
-    assert (shown(early.pk), shown(late.pk)) == before
-    assert Task.objects.get().context == late
-    clear(late)
-    assert shown(early.pk) == before[0]
-    assert Task.objects.get().context == early
-    assert projection.differences(early.pk) == []
-
-
-def test_what_agents_did_for_a_task_goes_when_no_fork_has_it(ada, echo, said, tell, clear):
+def test_child_conversations_go_with_their_last_fork(ada, echo, said, tell, clear):
     root = tell("second", tell("first"))
     first, second = Task.objects.order_by("created_at")
     helped = [
@@ -134,56 +102,116 @@ def test_what_agents_did_for_a_task_goes_when_no_fork_has_it(ada, echo, said, te
     assert Context.objects.get(pk=helped[0].context).deleted_at is not None
 
 
-def test_files_are_counted_once_for_all_who_share_them(ada, echo, said, tell, clear):
+def test_shared_files_stay_as_long_as_forks(ada, tell, clear):
     large = "x" * (settings.INLINE_PART_BYTES + 1)
     root = tell("first", parts=[{"text": large}])
     child = fork(ada.principal, root, root.last_event, reason="fork")
     root = tell("second", root, parts=[{"text": f"{large}2"}])
     uses = dict(Blob.objects.values_list("sha256", "uses"))
     clear(root)
-    shared = lineage.messages(child).order_by("index").first().parts[0]["stored"]["sha256"]
+    part = lineage.messages(child).order_by("index").first().parts[0]
+    shared = part["stored"]["sha256"]
     assert Blob.objects.get(sha256=shared).uses == uses.pop(shared)
     assert not Blob.objects.filter(sha256__in=uses, uses__gt=0).exists()
-    assert blobs.content_of(lineage.messages(child).order_by("index").first().parts[0]).decode() == large
-    clear(child)
+    assert blobs.content_of(part).decode() == large
+    assert Accepted.objects.filter(task=None).count() == 1
+    again = tell("again", fork(ada.principal, child, 0, reason="edit"))
+    assert words(again) == ["again", "again is done"], "what is left is forked, too"
+    assert projection.differences(again.pk) == projection.differences(child.pk) == []
+    for one in (child, again):
+        clear(one)
     assert not Blob.objects.filter(uses__gt=0).exists()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_conversation_is_forked_or_cleared_and_never_half_of_both(ada, echo, tell):
-    """Concurrent forks and clears: each fork is complete."""
+def test_concurrent_forks_and_clears_leave_whole_forks(ada, echo, tell):
     root = tell("second", tell("first"))
-    made, wrong = [root], []
-
-    def go(step):
-        try:
-            for _ in range(4):
-                step()
-        except Exception as error:
-            wrong.append(error)
-        finally:
-            connection.close()
+    made = [root]
 
     def fork_any():
-        for one in list(made)[-3:]:
-            try:
-                made.append(fork(ada.principal, one.pk, 4, reason="fork"))
-            except ContextNotFound:
-                continue
+        for _ in range(4):
+            for one in list(made)[-3:]:
+                with suppress(ContextNotFound):
+                    made.append(fork(ada.principal, one.pk, 4, reason="fork"))
 
     def clear_oldest():
-        one = made.pop(0) if len(made) > 1 else None
-        if one is not None:
-            deletion.delete_context(ada.principal, echo, one.context_id)
+        for _ in range(4):
+            if len(made) > 1:
+                deletion.delete_context(ada.principal, echo, made.pop(0).context_id)
 
-    threads = [threading.Thread(target=go, args=[step]) for step in (fork_any, fork_any, clear_oldest, clear_oldest)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as threads:
+        for done in [started(threads, step) for step in (fork_any, fork_any, clear_oldest, clear_oldest)]:
+            done.result()
     alive = Context.objects.filter(deleted_at=None).exclude(pk=root.pk)
     assert alive.exists()
     for one in alive:
         assert words(one) == ["first", "first is done"][: len(words(one))]
         assert projection.differences(one.pk) == []
+
+
+@pytest.fixture
+def talk(ada, echo, said):
+    return had_a_long_talk(ada, echo, said)
+
+
+def test_sibling_of_an_archived_session_is_forked(ada, talk):
+    anew = fork(ada.principal, talk, 0, reason="edit")
+    move_to_cold_storage(put_away(talk).pk)
+    sibling = fork(ada.principal, anew, 0, reason="edit")
+    assert (sibling.parent_id, sibling.forked_at, sibling.agent_id) == (talk.pk, 0, talk.agent_id)
+    assert projection.differences(sibling.pk) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_past_stays_while_a_fork_is_restored(ada, talk, monkeypatch):
+    child = fork(ada.principal, talk, 3, reason="fork")
+    before = shown(child.pk)["messages"]
+    move_to_cold_storage(put_away(child).pk)
+    talk = put_away(talk)
+    filled, go_on, restore = threading.Event(), threading.Event(), restoring.restore_locked
+
+    def restore_slowly(context):
+        restore(context)
+        filled.set()
+        go_on.wait(30)
+
+    monkeypatch.setattr(restoring, "restore_locked", restore_slowly)
+    with ThreadPoolExecutor(2) as threads:
+        back = started(threads, restored, Context.objects.get(pk=child.pk))
+        assert filled.wait(30)
+        moving = started(threads, move_to_cold_storage, talk.pk)
+        wait([moving], 0.5)
+        go_on.set()
+        back.result()
+        with pytest.raises(CannotArchive, match="It has forks that are not in cold storage"):
+            moving.result()
+    assert shown(child.pk)["messages"] == before
+
+
+def test_damaged_archives_stop_no_deletion(ada, echo, said, talk):
+    task = Task.objects.get(context=talk, state="completed")
+    helped = accept.accept(ada.principal, echo, said("for it"), sender=f"task:{task.pk}", parent=task.pk)
+    end(begin(helped.run), Completed("done"))
+    child, sound = (fork(ada.principal, talk, 3, reason="fork") for _ in range(2))
+    before = shown(sound.pk)
+    name = move_to_cold_storage(put_away(child).pk)
+    with default_storage.open(name) as file:
+        whole = file.read()
+    replace(name, b"no gzip at all")
+    deletion.delete_session(ada.principal, talk.pk)
+    assert shown(sound.pk) == before
+    assert Context.objects.get(pk=helped.context).deleted_at
+    replace(name, whole)
+    restored(Context.objects.get(pk=child.pk))
+    assert projection.differences(child.pk) == projection.differences(sound.pk) == []
+
+
+def test_child_conversations_go_with_a_damaged_archive(ada, echo, said, talk):
+    task = Task.objects.get(context=talk, state="completed")
+    child = accept.accept(ada.principal, echo, said("for it"), sender=f"task:{task.pk}", parent=task.pk)
+    end(begin(child.run), Completed("done"))
+    archiving.move_with_children(put_away(talk))
+    replace(Context.objects.get(pk=talk.pk).cold_file, b"no gzip at all")
+    deletion.delete_session(ada.principal, talk.pk)
+    assert Context.objects.get(pk=child.context).deleted_at
+    assert not Context.objects.exclude(cold_file="").exists()

@@ -1,4 +1,4 @@
-"""An archived session becomes one file, and is restored exactly."""
+"""Old sessions: archived into one file and restored exactly, deleted by retention, or held by a legal hold."""
 
 import datetime
 import gzip
@@ -8,17 +8,20 @@ import json
 import pytest
 from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
-from django.db import OperationalError
+from django.db import IntegrityError, OperationalError, models, transaction
 from django.utils import timezone
 
-import db
 from agentkit import Completed
 from apps.a2a.models import PushConfig
+from apps.accounts.audit_models import AuditAction, AuditEntry
+from apps.accounts.models import User
+from apps.conversations.forks.forking import fork
+from apps.conversations.sessions import commands, deletion
+from apps.conversations.sessions.holds import UnderLegalHold
+from apps.conversations.sessions.models import LegalHold
 from apps.engine import accept
-from apps.features.archive import archiving, file_format
-from apps.features.archive.archiving import CannotArchive, move_to_cold_storage
-from apps.features.forks.forking import fork
-from apps.features.sessions import commands, deletion
+from apps.optional.archive import archiving, file_format
+from apps.optional.archive.archiving import CannotArchive, move_to_cold_storage
 from apps.record import feed, ledger, lookup, projection, wire
 from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
@@ -30,10 +33,7 @@ from apps.remote.models import OpenWork
 from tests.record.archiving import LONG_AGO, cold_files, everything, had_a_long_talk, put_away, replace, rows_left
 from tests.working import begin, end
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.services("rows come back as they were"),
-]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("rows come back as they were")]
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +50,8 @@ def talk(ada, echo, said):
     return put_away(context)
 
 
-def test_what_comes_back_is_what_went_to_the_last_byte_any_number_of_times(talk):
-    before = everything(talk)
+def test_archive_is_restored_to_the_last_byte(talk, monkeypatch):
+    before, hand_over = everything(talk), archiving._replace_rows_by_file
     assert before["record.artifact"]
     assert before["accepted"]
     for _ in range(2):
@@ -64,10 +64,6 @@ def test_what_comes_back_is_what_went_to_the_last_byte_any_number_of_times(talk)
         assert (talk.cold_file, talk.cold_at, cold_files(), ColdKey.objects.count()) == ("", None, [], 0)
     assert projection.differences(talk.pk) == []
 
-
-def test_a_commit_that_was_not_heard_of_keeps_the_file(talk, monkeypatch):
-    before, hand_over = everything(talk), archiving._replace_rows_by_file
-
     def unheard(*given):
         hand_over(*given)
         raise OperationalError("the server closed the connection unexpectedly")
@@ -76,7 +72,7 @@ def test_a_commit_that_was_not_heard_of_keeps_the_file(talk, monkeypatch):
     with pytest.raises(OperationalError):
         move_to_cold_storage(talk.pk)
     talk.refresh_from_db()
-    assert cold_files() == [talk.cold_file]
+    assert cold_files() == [talk.cold_file], "a commit that was not heard of keeps the file"
     restored(talk)
     assert everything(talk) == before
 
@@ -86,7 +82,7 @@ def lines_of(name):
         return [line + b"\n" for line in gzip.decompress(file.read()).splitlines()]
 
 
-def test_the_file_says_what_it_is_and_proves_that_it_is_whole(talk):
+def test_file_proves_that_it_is_whole(talk):
     before = everything(talk)
     manifest, *lines = lines_of(move_to_cold_storage(talk.pk))
     said = json.loads(manifest)
@@ -107,7 +103,7 @@ def test_the_file_says_what_it_is_and_proves_that_it_is_whole(talk):
     assert [file["sha256"] for file in said["files"]] == [Blob.objects.get().sha256]
 
 
-def test_a_damaged_file_brings_nothing_back_and_says_so(talk):
+def test_damaged_file_restores_nothing(talk):
     name = move_to_cold_storage(talk.pk)
     with default_storage.open(name) as file:
         whole = file.read()
@@ -136,7 +132,7 @@ def test_a_damaged_file_brings_nothing_back_and_says_so(talk):
     assert projection.differences(talk.pk) == []
 
 
-def test_whoever_asks_for_something_in_it_brings_it_back(ada, bob, echo, talk, said):
+def test_asking_for_content_restores_it(ada, bob, echo, talk, said):
     done = Task.objects.get(context=talk, state="completed")
     run = Run.objects.filter(task=done).first()
 
@@ -165,7 +161,7 @@ def test_whoever_asks_for_something_in_it_brings_it_back(ada, bob, echo, talk, s
     assert projection.differences(talk.pk) == []
 
 
-def test_a_message_that_was_sent_before_it_went_is_known(ada, echo, said, talk):
+def test_archived_messages_are_known(ada, echo, said, talk):
     sent = said("again", contextId="talk")
     first = accept.accept(ada.principal, echo, sent)
     end(begin(first.run), Completed("done"))
@@ -181,33 +177,22 @@ def test_a_message_that_was_sent_before_it_went_is_known(ada, echo, said, talk):
         accept.accept(ada.principal, echo, {**sent, "parts": [{"text": "other"}]})
 
 
-def test_it_is_written_to_as_if_it_had_never_been_away(talk):
+def test_writing_restores_the_archive(talk):
+    """A writer that read the row before archiving must not write beside the file."""
+    early = Context.objects.get(pk=talk.pk)
     name = move_to_cold_storage(talk.pk)
-    stale = Context.objects.get(pk=talk.pk)
-    with ledger.writing(stale) as log:
+    with ledger.writing(early) as log:
         log.add(EventType.SESSION_UNARCHIVED, {})
     assert Event.objects.filter(context=talk).count() == talk.last_event + 1
-    assert projection.differences(talk.pk) == []
     assert not default_storage.exists(name)
-
-
-def test_writing_to_a_context_that_went_meanwhile_brings_it_back(talk):
-    """A writer that read the row before archiving must not write beside the file."""
-    read = Context.objects.get(pk=talk.pk)
+    put_away(talk)
     move_to_cold_storage(talk.pk)
-    with ledger.writing(read) as log:
+    with ledger.writing(Context.objects.get(pk=talk.pk)) as log:
         log.add(EventType.SESSION_RENAMED, {"title": "other"})
     assert projection.differences(talk.pk) == []
 
 
-async def test_who_follows_it_gets_its_log(talk):
-    await db.run(move_to_cold_storage, talk.pk)
-    async for events in feed.follow(talk.pk, 0):
-        assert [event.index for event in events] == list(range(1, talk.last_event + 1))
-        break
-
-
-def test_what_has_not_ended_or_is_needed_stays(ada, echo, said, talk):
+def test_unfinished_or_needed_sessions_stay(ada, echo, said, talk):
     def stays(word):
         with pytest.raises(CannotArchive, match=word):
             move_to_cold_storage(talk.pk)
@@ -241,7 +226,7 @@ def test_what_has_not_ended_or_is_needed_stays(ada, echo, said, talk):
     assert projection.differences(child.pk) == []
 
 
-def test_something_that_happens_while_it_is_written_keeps_it(talk, monkeypatch):
+def test_changes_during_archiving_keep_the_session(talk, monkeypatch):
     verify = file_format.verify_archive
 
     def meanwhile(name):
@@ -254,7 +239,7 @@ def test_something_that_happens_while_it_is_written_keeps_it(talk, monkeypatch):
     assert (rows_left(talk) > 0, cold_files()) == (True, [])
 
 
-def test_the_job_moves_what_was_put_away_long_enough_and_rests_what_was_looked_at(ada, echo, said, talk):
+def test_job_moves_what_was_archived_long_enough(ada, echo, said, talk, monkeypatch):
     ada.personal_workspace.cold_after_days = 60
     ada.personal_workspace.save()
     young = put_away(had_a_long_talk(ada, echo, said, "young"), timezone.now() - datetime.timedelta(days=40))
@@ -265,20 +250,15 @@ def test_the_job_moves_what_was_put_away_long_enough_and_rests_what_was_looked_a
     Context.objects.update(warmed_at=LONG_AGO)
     ada.personal_workspace.cold_after_days = None
     ada.personal_workspace.save()
-    assert archiving.archive_due_sessions() == 2
-    assert Context.objects.get(pk=young.pk).cold_file
-
-
-def test_what_has_to_stay_does_not_keep_others_from_going(ada, echo, said, talk, monkeypatch):
     monkeypatch.setattr(archiving, "SESSIONS_AT_ONCE", 1)
-    task = Task.objects.filter(context=talk).first()
-    PushConfig.objects.create(task=task, config_id="1", url="http://127.0.0.1/", token="secret")
-    later = put_away(had_a_long_talk(ada, echo, said, "later"), LONG_AGO + datetime.timedelta(hours=1))
-    assert [archiving.archive_due_sessions(), archiving.archive_due_sessions()] == [0, 1]
-    assert Context.objects.exclude(cold_file="").get() == later
+    webhook = {"config_id": "1", "url": "http://127.0.0.1/", "token": "secret"}
+    PushConfig.objects.create(task=Task.objects.filter(context=talk).first(), **webhook)
+    moved = [archiving.archive_due_sessions(), archiving.archive_due_sessions()]
+    assert moved == [0, 1], "one that has to stay keeps no other"
+    assert Context.objects.exclude(cold_file="").get() == young
 
 
-def test_the_commands(talk, capsys):
+def test_commands_archive_and_restore(talk, capsys):
     call_command("archive_sessions", "--dry-run")
     assert f"{talk.pk} would be moved" in capsys.readouterr().out
     assert cold_files() == []
@@ -294,7 +274,7 @@ def test_the_commands(talk, capsys):
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_one_in_cold_storage_is_deleted_with_its_file_also_a_damaged_one(ada, echo, talk, settings, is_damaged):
+def test_archived_session_is_deleted_with_its_file(ada, echo, talk, settings, is_damaged):
     settings.UNUSED_FILE_SECONDS = 0
     name = move_to_cold_storage(talk.pk)
     if is_damaged:
@@ -306,7 +286,7 @@ def test_one_in_cold_storage_is_deleted_with_its_file_also_a_damaged_one(ada, ec
         assert not Blob.objects.exists()
 
 
-def test_files_that_no_session_names_are_swept(talk, settings):
+def test_unnamed_files_are_swept(talk, settings):
     name = move_to_cold_storage(talk.pk)
     replace("cold/00/left-behind.jsonl.gz", b"left")
     blobs.sweep_unused()
@@ -314,3 +294,168 @@ def test_files_that_no_session_names_are_swept(talk, settings):
     settings.UNUSED_FILE_SECONDS = 0
     blobs.sweep_unused()
     assert cold_files() == [name]
+
+
+@pytest.fixture
+def aged(ada, echo, said):
+    def make(days, agent=echo):
+        sent = accept.accept(ada.principal, agent, said(f"{days} days ago", contextId=f"{agent.slug} {days}"))
+        end(begin(sent.run), Completed("done"))
+        Context.objects.filter(pk=sent.context).update(updated_at=timezone.now() - datetime.timedelta(days=days))
+        return Context.objects.get(pk=sent.context)
+
+    return make
+
+
+def left():
+    return set(Context.objects.filter(deleted_at=None).values_list("context_id", flat=True))
+
+
+def keep(holder, days):
+    holder.retention_days = days
+    holder.save()
+
+
+def test_shorter_of_two_rules_counts(ada, echo, countdown, aged):
+    for days in (5, 20, 40):
+        aged(days)
+        aged(days, countdown)
+    assert deletion.delete_expired_sessions() == 0, "without a rule everything is kept"
+    keep(ada.personal_workspace, 30)
+    assert deletion.delete_expired_sessions() == 2
+    keep(countdown, 10)
+    keep(echo, 1000)
+    assert deletion.delete_expired_sessions() == 1
+    assert left() == {"echo 5", "echo 20", "countdown 5"}
+    entries = AuditEntry.objects.filter(action=AuditAction.SESSION_DELETED)
+    assert set(entries.values_list("actor_kind", "actor_name")) == {("system", "retention")}
+
+
+def test_unfinished_and_touched_sessions_stay(ada, echo, aged, said, monkeypatch):
+    keep(ada.personal_workspace, 30)
+    open_one = accept.accept(ada.principal, echo, said("open", contextId="open"))
+    Context.objects.filter(pk=open_one.context).update(updated_at=timezone.now() - datetime.timedelta(days=99))
+    aged(40)
+    found = deletion.expired_sessions
+
+    def answered_meanwhile():
+        [context] = overdue = found()
+        accept.accept(ada.principal, echo, said("wait", contextId=context.context_id))
+        return overdue
+
+    monkeypatch.setattr(deletion, "expired_sessions", answered_meanwhile)
+    assert deletion.delete_expired_sessions() == 0
+    assert left() == {"open", "echo 40"}
+
+
+def test_one_stuck_deletion_keeps_no_other(ada, aged, monkeypatch):
+    keep(ada.personal_workspace, 30)
+    stuck, delete = aged(50), deletion.delete
+    aged(40)
+
+    def delete_unless_stuck(context, *args, **options):
+        if context.pk == stuck.pk:
+            raise OSError("The disk is gone.")
+        delete(context, *args, **options)
+
+    monkeypatch.setattr(deletion, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(deletion, "delete", delete_unless_stuck)
+    assert deletion.delete_expired_sessions() == 1
+    assert deletion.delete_expired_sessions() == 0
+    assert left() == {"echo 50"}
+
+
+def test_expiring_sessions_are_listed_before(admin_client, ada, aged, capsys):
+    gone = aged(40)
+    file = move_to_cold_storage(put_away(gone).pk)
+    keep(ada.personal_workspace, 30)
+    call_command("expire_sessions", "--dry-run")
+    assert f"{gone.pk} unchanged since" in capsys.readouterr().out
+    page = admin_client.get("/admin/accounts/workspace/").content.decode()
+    assert "sessions due for deletion" in page.lower()
+    assert f"?workspace__id__exact={ada.personal_workspace.pk}" in page
+    assert left() == {"echo 40"}
+    call_command("expire_sessions")
+    assert "Deleted 1 session" in capsys.readouterr().out
+    assert (left(), default_storage.exists(file)) == (set(), False)
+    assert f"{gone.pk}" in admin_client.get("/admin/accounts/auditentry/").content.decode()
+
+
+@pytest.fixture
+def session(ada, echo, said):
+    sent = accept.accept(ada.principal, echo, said("evidence"))
+    end(begin(sent.run), Completed("done"))
+    return Context.objects.get(pk=sent.context)
+
+
+@pytest.fixture(params=["user", "workspace", "context"])
+def held(request, ada, session):
+    return {"user": ada, "workspace": ada.personal_workspace, "context": session}[request.param], request.param
+
+
+@pytest.fixture
+def hold(held):
+    row, kind = held
+    return LegalHold.objects.create(**{kind: row}, reason="Case 7")
+
+
+def test_held_sessions_are_deleted_by_nobody(ada, bob, echo, said, session, hold, held):
+    with pytest.raises(UnderLegalHold):
+        deletion.delete_session(ada.principal, session.pk)
+    with pytest.raises(models.ProtectedError):
+        held[0].delete()
+    assert projection.differences(session.pk) == []
+    other = accept.accept(bob.principal, echo, said("nothing"))
+    end(begin(other.run), Completed("done"))
+    for person in (ada, bob):
+        person.personal_workspace.retention_days = 1
+        person.personal_workspace.save()
+    Context.objects.update(updated_at=timezone.now() - datetime.timedelta(days=3))
+    assert deletion.delete_expired_sessions() == 1
+    assert list(Context.objects.filter(deleted_at=None).values_list("pk", flat=True)) == [session.pk]
+    User.objects.filter(pk=ada.pk).update(erased_at=timezone.now())
+    assert deletion.delete_sessions_of_deleted_accounts() == 0
+    hold.delete()
+    assert deletion.delete_sessions_of_deleted_accounts() == 1
+
+
+def test_held_account_is_not_erased(ada, session, hold, client):
+    client.force_login(ada)
+    answer = client.post("/settings/data/delete", {"email": ada.email, "current_password": "correct horse"})
+    assert (answer.status_code, str(UnderLegalHold()) in answer.text) == (422, True)
+    ada.refresh_from_db()
+    assert (ada.is_active, ada.erased_at) == (True, None)
+
+
+def test_hold_covers_parent_and_child_sessions(ada, echo, said, session):
+    task = session.tasks.get()
+    child = accept.accept(ada.principal, echo, said("part of it"))
+    Context.objects.filter(pk=child.context).update(parent_task=task.pk)
+    end(begin(child.run), Completed("done"))
+    LegalHold.objects.create(context_id=child.context, reason="Case 8")
+    with pytest.raises(UnderLegalHold), transaction.atomic():
+        deletion.delete_session(ada.principal, session.pk)
+    assert not Context.objects.filter(deleted_at__isnull=False).exists()
+
+
+def test_hold_is_on_one_thing(ada, session):
+    for wrong in ({}, {"user": ada, "context": session}, {"user": ada, "workspace": ada.personal_workspace}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            LegalHold.objects.create(**wrong, reason="Case 9")
+
+
+def test_operators_place_and_lift_holds(ada, bob, session, client):
+    bob.is_staff = bob.is_superuser = True
+    bob.save()
+    client.force_login(bob)
+    page = "/admin/session_marks/legalhold/"
+    assert client.post(f"{page}add/", {"user": ada.pk, "context": session.pk, "reason": "Case 7"}).status_code == 200
+    assert client.post(f"{page}add/", {"user": ada.pk, "reason": "Case 7"}).status_code == 302
+    hold = LegalHold.objects.get()
+    assert ada.email in client.get(page).text
+    assert client.post(f"{page}{hold.pk}/delete/", {"post": "yes"}).status_code == 302
+    entries = AuditEntry.objects.filter(object_type="session_marks.legalhold").order_by("number")
+    told = [(entry.action, entry.actor_key, entry.object_label) for entry in entries]
+    assert told == [(f"admin.{verb}", str(bob.pk), f"legal hold on {ada.email}") for verb in ("created", "deleted")]
+    client.force_login(ada)
+    assert client.get(page).status_code in (302, 403)

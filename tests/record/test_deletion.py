@@ -1,7 +1,8 @@
-"""Deleted content is in no column and no file."""
+"""Deleted content is in no column and no file; large content is in files, for people who may see its conversation."""
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,27 +12,32 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.core.files.storage import default_storage
 from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 
-from agentkit import Artifact, Completed, InputRequired
+from agentkit import Artifact, Chunk, Completed, Failed, InputRequired
 from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.audit_models import AuditAction, AuditEntry
+from apps.accounts.models import ApiKey
+from apps.conversations.forks.forking import fork
+from apps.conversations.search import indexing
+from apps.conversations.sessions import commands, deletion
+from apps.conversations.uploads.models import Upload
 from apps.engine import accept
-from apps.features.forks.forking import fork
-from apps.features.search import indexing
-from apps.features.sessions import commands, deletion
-from apps.features.uploads.models import Upload
 from apps.record import ledger, projection
 from apps.record.content import blobs
 from apps.record.errors import ContextNotFound
 from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
-from apps.record.models import Blob, Context, Event, Task
+from apps.record.models import Blob, Context, Event, Message, Task
 from apps.remote.models import OpenWork
 from tests.record.archiving import put_away
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("columns of any table may hold it")]
+
 
 MARK = "xylophagous"
 
@@ -93,7 +99,7 @@ def full_of_it(ada: Any, echo: Any, said: Any, context_id: str = f"{MARK}-talk")
     return context
 
 
-def test_nothing_is_left_of_a_deleted_session_but_a_line_in_the_book(ada, echo, said):
+def test_deleted_session_leaves_an_audit_entry_alone(ada, echo, said, monkeypatch):
     context = full_of_it(ada, echo, said)
     before, events = places(), Event.objects.filter(context=context).count()
     tables = ("context", "event", "task", "message", "artifact", "run")
@@ -101,6 +107,11 @@ def test_nothing_is_left_of_a_deleted_session_but_a_line_in_the_book(ada, echo, 
         assert any(place.startswith(f"{table}.") for place in before), table
     assert any(place.startswith("a2a_") for place in before)
     assert [place for place in before if "." not in place], "a file has it"
+    with monkeypatch.context() as patched, transaction.atomic():
+        patched.setattr("apps.record.content.blobs.delete_unused", lambda _: pytest.fail("a file was deleted"))
+        deletion.delete_session(ada.principal, context.pk)
+        transaction.set_rollback(True)
+    assert (places(), deletions().exists()) == (before, False), "a deletion that fails changes nothing"
     deletion.delete_session(ada.principal, context.pk)
     assert places() == []
     tombstone = Event.objects.get(context=context)
@@ -115,23 +126,7 @@ def test_nothing_is_left_of_a_deleted_session_but_a_line_in_the_book(ada, echo, 
     assert entry.details == {"events": events, "messages": 4, "tasks": 1, "artifacts": 3}
 
 
-def test_a_deletion_that_fails_leaves_everything_and_no_line(ada, echo, said, monkeypatch):
-    context = full_of_it(ada, echo, said)
-    before = places()
-    monkeypatch.setattr("apps.record.content.blobs.delete_unused", lambda _: pytest.fail("a file was deleted"))
-
-    @transaction.atomic
-    def fail():
-        deletion.delete_session(ada.principal, context.pk)
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert places() == before
-    assert not deletions().exists()
-
-
-def test_a_fork_keeps_the_past_that_it_shares_and_nothing_else_does(ada, echo, said):
+def test_fork_alone_keeps_the_shared_past(ada, echo, said):
     context = full_of_it(ada, echo, said)
     secret = accept.accept(ada.principal, echo, said("tetrahedral", contextId=context.context_id))
     end(begin(secret.run), Completed("tetrahedral"))
@@ -145,7 +140,7 @@ def test_a_fork_keeps_the_past_that_it_shares_and_nothing_else_does(ada, echo, s
     assert places() == []
 
 
-def test_what_other_sessions_were_given_of_it_is_forgotten_and_those_in_which_agents_worked_for_it_go(ada, echo, said):
+def test_content_given_to_others_is_forgotten(ada, echo, said):
     context = full_of_it(ada, echo, said)
     task = Task.objects.get(context=context)
     other = accept.accept(ada.principal, echo, said("go on", contextId="other", referenceTaskIds=[str(task.pk)]))
@@ -158,7 +153,7 @@ def test_what_other_sessions_were_given_of_it_is_forgotten_and_those_in_which_ag
     assert deletions().count() == 2
 
 
-def test_a_message_that_was_sent_there_stays_used_by_its_hash_alone_and_a_remote_agent_is_told_to_stop(ada, echo, said):
+def test_message_id_stays_used_by_its_hash(ada, echo, said):
     sent = said(f"{MARK} once", contextId="talk")
     receipt = accept.accept(ada.principal, echo, sent)
     OpenWork.objects.create(agent=echo, owner=ada, task=receipt.task, run=uuid.uuid4(), remote_task="there")
@@ -178,42 +173,30 @@ def stored(ada: Any, echo: Any, said: Any, context_id: str) -> str:
     return Blob.objects.latest("pk").sha256
 
 
-def test_a_file_that_another_session_uses_stays_as_long_as_that(ada, bob, echo, said):
+def test_files_stay_as_long_as_anybody_uses_them(ada, bob, echo, said):
     digest = stored(ada, echo, said, "mine")
     stored(bob, echo, said, "theirs")
     assert Blob.objects.filter(sha256=digest, uses=1).count() == 2
     deletion.delete_context(ada.principal, echo, "mine")
     assert default_storage.exists(blobs.path_of(digest))
-    deletion.delete_context(bob.principal, echo, "theirs")
-    assert not default_storage.exists(blobs.path_of(digest))
-    assert not Blob.objects.exists()
-
-
-def test_an_upload_that_was_sent_there_is_not_kept_to_be_sent_again(ada, echo, said):
-    digest = stored(ada, echo, said, "mine")
-    part = {"stored": {"sha256": digest, "size": 1}}
+    owned = {"owner": bob, "workspace": bob.personal_workspace, "filename": MARK, "size": 1}
     for sha256 in (digest, "", "0" * 64):
-        Upload.objects.create(
-            owner=ada, workspace=ada.personal_workspace, filename=MARK, size=1, sha256=sha256, expires_at=timezone.now()
-        )
-    blobs.count_uses(ada.personal_workspace.pk, [part])
-    deletion.delete_context(ada.principal, echo, "mine")
-    assert not default_storage.exists(blobs.path_of(digest))
+        Upload.objects.create(**owned, sha256=sha256, expires_at=timezone.now())
+    blobs.count_uses(bob.personal_workspace.pk, [{"stored": {"sha256": digest, "size": 1}}])
+    deletion.delete_context(bob.principal, echo, "theirs")
+    assert not default_storage.exists(blobs.path_of(digest)), "an upload is not kept to be sent again"
     assert Upload.objects.count() == 2, "others have nothing to do with it"
 
 
-def test_a_file_that_was_stored_just_now_is_left_to_the_sweep(ada, echo, said, settings):
+def test_sweep_spares_young_and_used_files(ada, echo, said, settings):
     settings.UNUSED_FILE_SECONDS = 3600
-    digest = stored(ada, echo, said, "mine")
-    deletion.delete_context(ada.principal, echo, "mine")
-    assert default_storage.exists(blobs.path_of(digest))
+    young = stored(ada, echo, said, "young")
+    deletion.delete_context(ada.principal, echo, "young")
     assert blobs.sweep_unused() == 0
+    assert default_storage.exists(blobs.path_of(young)), "stored just now"
     settings.UNUSED_FILE_SECONDS = 0
     assert blobs.sweep_unused() == 1
-    assert not default_storage.exists(blobs.path_of(digest))
-
-
-def test_the_sweep_finds_files_that_nobody_counted_and_spares_those_in_use(ada, echo, said):
+    assert not default_storage.exists(blobs.path_of(young))
     digest = stored(ada, echo, said, "mine")
     [lost] = blobs.store_large([a_large_part("lost")])
     path = Path(default_storage.path(blobs.path_of(digest)))
@@ -225,12 +208,98 @@ def test_the_sweep_finds_files_that_nobody_counted_and_spares_those_in_use(ada, 
     assert blobs.content_of({"stored": {"sha256": digest}}).startswith(MARK.encode())
 
 
-def test_nothing_is_left_of_one_that_an_operator_moved_into_cold_storage(admin_client, ada, echo, said):
+def order_of(captured):
+    updates = [query["sql"] for query in captured if query["sql"].startswith("UPDATE") and "uses" in query["sql"]]
+    return list(dict.fromkeys(next(letter for letter in "abc" if letter * 64 in sql) for sql in updates))
+
+
+def test_uses_are_counted_in_one_order(ada, echo, said):
+    """In an order without deadlocks, however they come."""
+    parts = [{"stored": {"sha256": letter * 64, "size": 1, "kind": "raw"}} for letter in "bac"]
+    with CaptureQueriesContext(connection) as captured:
+        blobs.count_uses(ada.personal_workspace.pk, [*parts, parts[0]])
+    assert order_of(captured) == list("abc")
+    assert dict(Blob.objects.values_list("sha256", "uses")) == {"a" * 64: 1, "b" * 64: 2, "c" * 64: 1}
+    Blob.objects.all().delete()
+    for part in parts:
+        sent = accept.accept(ada.principal, echo, said(contextId="talk") | {"parts": [part]})
+    with CaptureQueriesContext(connection) as captured:
+        deletion.delete_session(ada.principal, sent.context)
+    assert order_of(captured) == list("abc")
+    assert not Blob.objects.filter(uses__gt=0).exists()
+
+
+def test_archived_by_operator_leaves_nothing_either(admin_client, ada, echo, said):
     """The log of operators' actions has only the session's id."""
     context = put_away(full_of_it(ada, echo, said))
-    chosen = {"action": "move_into_cold_storage", "_selected_action": [str(context.pk)]}
+    chosen = {"action": "move_to_cold_storage_selected", "_selected_action": [str(context.pk)]}
     page = admin_client.post("/admin/record/context/", chosen, follow=True).content.decode()
-    assert f"{context.pk} is in cold storage." in page
+    assert "It is in cold storage." in page
     deletion.delete_session(ada.principal, context.pk)
     assert places() == []
     assert not LogEntry.objects.filter(object_repr__contains=MARK).exists()
+
+
+CONTENT = bytes(range(256)) * 2000
+
+
+@pytest.fixture
+def sent(ada, echo, said):
+    def send(content=CONTENT, name="big.bin", media_type="application/x-big", user=ada) -> str:
+        part = {"raw": base64.b64encode(content).decode(), "filename": name, "mediaType": media_type}
+        receipt = accept.accept(user.principal, echo, said(parts=[part]))
+        stored = Message.objects.get(context=receipt.context).parts[0]["stored"]
+        return reverse("file", args=[receipt.context, stored["sha256"]])
+
+    return send
+
+
+def got(address: str, key: str = ""):
+    return Client().get(address, headers={"Authorization": f"Bearer {key}"} if key else {})
+
+
+def content_of(answer) -> bytes:
+    return b"".join(answer.streaming_content)
+
+
+def test_owner_gets_the_file_alone(sent, ada, bob):
+    address = sent()
+    sent(user=bob)  # who has the same content in his own conversation
+    answer = got(address, ApiKey.issue(ada, "key")[1])
+    assert content_of(answer) == CONTENT
+    assert answer["Content-Type"] == "application/x-big"
+    assert answer["Content-Disposition"] == 'attachment; filename="big.bin"'
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    for key, status in ((ApiKey.issue(bob, "key")[1], 404), ("", 404), ("parley_abc_def", 401)):
+        assert got(address, key).status_code == status
+    assert got(address, ApiKey.issue(ada, "key", scopes=["tasks:write"])[1]).status_code == 403
+    message = Message.objects.order_by("created_at").first()
+    message.parts[0]["mediaType"] = "text/html\r\nX-Evil: 1"
+    message.save()
+    assert got(address, ApiKey.issue(ada, "key")[1])["Content-Type"] == "application/octet-stream"
+
+
+def test_streamed_file_is_there_at_once(ada, bob, echo, said):
+    held = begin(accept.accept(ada.principal, echo, said()).run)
+    raw = {"raw": base64.b64encode(CONTENT).decode(), "mediaType": "application/x-big"}
+    say(held, Chunk("big", "big", "", [raw], append=False, last=False))
+    part = Event.objects.get(type="artifact_update").parts[0]
+    address = reverse("file", args=[held.context_id, part["stored"]["sha256"]])
+    keys = [ApiKey.issue(user, "key")[1] for user in (ada, bob)]
+    assert content_of(got(address, keys[0])) == CONTENT
+    end(held, Failed("no"))
+    assert content_of(got(address, keys[0])) == CONTENT
+    assert got(address, keys[1]).status_code == 404
+
+
+def test_only_true_pictures_open_in_the_browser(sent, ada):
+    key = ApiKey.issue(ada, "key")[1]
+    picture = b"\x89PNG\r\n\x1a\n" + CONTENT
+    answer = got(sent(picture, "a.png", "image/png"), key)
+    assert (answer["Content-Type"], content_of(answer)) == ("image/png", picture)
+    assert answer["Content-Disposition"].startswith("inline")
+    for number, media_type in enumerate(["image/png", "application/pdf", "text/plain", "image/png; a=b"]):
+        program = b"MZ\x00" + CONTENT + bytes([number])
+        answer = got(sent(program, "a.exe", media_type), key)
+        assert (answer["Content-Type"], content_of(answer)) == ("application/octet-stream", program), media_type
+        assert answer["Content-Disposition"].startswith("attachment")

@@ -8,11 +8,12 @@ from contextlib import aclosing
 import pytest
 from django.db import connection
 
-import db
+from agentkit import Completed
 from apps.engine import accept, cancel
 from apps.record import feed, notifications, wire
+from parley import db
 from tests.record.lineages import rename
-from tests.working import begin, chunk, say
+from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("followers hold no connection")]
 
@@ -58,38 +59,18 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
     assert not any(reader.followers for reader in feed.running_hub()._readers.values())
 
 
-async def test_without_notifications_the_poll_delivers(ada, echo, said, settings, monkeypatch):
-    settings.FEED_POLL_SECONDS = 0.05
-    monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    following = asyncio.create_task(hear(sent.context, sent.index))
-    await db.run(rename, sent.context)
-    assert await asyncio.wait_for(following, 10) == [sent.index + 1]
-
-
-async def test_a_notification_delivers_without_the_poll(ada, echo, said, settings):
-    settings.FEED_POLL_SECONDS = 3600
+@pytest.mark.parametrize("by", ["poll", "notification"])
+async def test_events_are_delivered_by_either_way(ada, echo, said, settings, monkeypatch, by):
+    settings.FEED_POLL_SECONDS = 0.05 if by == "poll" else 3600
+    if by == "poll":
+        monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
     sent = await db.run(accept.accept, ada.principal, echo, said())
     following = asyncio.create_task(hear(sent.context, sent.index))
     await asyncio.sleep(0)
     await db.run(rename, sent.context)
     assert await asyncio.wait_for(following, 10) == [sent.index + 1]
-
-
-async def test_a_follower_that_came_late_hears_what_was_there(ada, echo, said):
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    for _ in range(3):
-        await db.run(rename, sent.context)
-    assert await hear(sent.context, 0) == [1, 2, 3, 4]
-    assert await hear(sent.context, 2) == [3, 4]
-
-
-async def test_announcements_that_overtake_each_other_are_no_loss(settings):
-    settings.FEED_POLL_SECONDS = 3600
-    hub = feed.running_hub()
-    hub._reached("a context", 6)
-    hub._reached("a context", 5)
-    assert hub._recent["a context"] == 6
+    await db.run(rename, sent.context)
+    assert [await hear(sent.context, after) for after in (0, 2)] == [[1, 2, 3], [3]], "also to who comes late"
 
 
 @pytest.fixture
@@ -116,9 +97,7 @@ async def listen(sent, since):
         return [event.index for event in await anext(batches)]
 
 
-async def test_who_listened_before_looks_for_nothing_until_something_is_announced(
-    ada, echo, said, settings, heard_for_long, reads
-):
+async def test_listener_reads_once_announced(ada, echo, said, settings, heard_for_long, reads):
     settings.FEED_POLL_SECONDS = 3600
     since = feed.start_listening()
     sent = await db.run(accept.accept, ada.principal, echo, said())
@@ -128,20 +107,26 @@ async def test_who_listened_before_looks_for_nothing_until_something_is_announce
     await db.run(rename, sent.context)
     assert await asyncio.wait_for(following, 10) == [sent.index + 1]
     assert reads == [sent.index]
+    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1], "what was announced before it followed"
 
 
-async def test_what_was_announced_between_listening_and_following_is_not_missed(
-    ada, echo, said, settings, heard_for_long
-):
+async def test_progress_wakes_nobody_who_awaits_settling(ada, echo, said, settings, heard_for_long):
     settings.FEED_POLL_SECONDS = 3600
     since = feed.start_listening()
     sent = await db.run(accept.accept, ada.principal, echo, said())
-    await db.run(rename, sent.context)
-    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
+    held = await db.run(begin, sent.run)
+    async with aclosing(feed.growth(sent.context, sent.index, since=since, settled=True)) as grown:
+        waiting = asyncio.ensure_future(anext(grown))
+        await db.run(say, held, chunk("lines", "1\n", last=False))
+        assert await asyncio.wait({waiting}, timeout=0.05) == (set(), {waiting})
+        await db.run(end, held, Completed("done"))
+        assert await asyncio.wait_for(waiting, 10) > sent.index
+        await db.run(rename, sent.context)  # whatever no run records may have ended a task, too
+        assert await asyncio.wait_for(anext(grown), 10) > sent.index
 
 
 @pytest.mark.parametrize("ear", ["new", "not mentioned"])
-async def test_who_may_have_missed_an_announcement_looks_first(ada, echo, said, settings, reads, ear):
+async def test_who_may_have_missed_an_announcement_reads(ada, echo, said, settings, reads, ear):
     settings.FEED_POLL_SECONDS = 3600
     sent = await db.run(accept.accept, ada.principal, echo, said())
     await db.run(rename, sent.context)
@@ -164,7 +149,12 @@ async def woken(turns, *crowds):
     return order, asyncio.gather(*waiting)
 
 
-async def test_a_caller_with_many_streams_is_woken_no_sooner_than_others(monkeypatch):
+async def test_callers_take_turns_in_being_woken(monkeypatch):
+    monkeypatch.setattr(feed, "PAUSE_SECONDS", 3600)
+    few = feed.Turns()
+    for caller in ("ada", "bob", "ada"):
+        order, _ = await woken(few, (caller, 2))
+        assert len(order) == 2, "few wait for no turn"
     monkeypatch.setattr(feed, "WOKEN_AT_ONCE", 4)
     monkeypatch.setattr(feed, "PAUSE_SECONDS", 0)
     turns = feed.Turns()
@@ -172,19 +162,10 @@ async def test_a_caller_with_many_streams_is_woken_no_sooner_than_others(monkeyp
     assert order == ["ada 0", "bob 0", "ada 1", "bob 1"]
     later, others_woken = await woken(turns, ("eve", 1))
     await asyncio.gather(all_woken, others_woken)
-    assert len(order) == 102
-    assert later == ["eve 0"]
+    assert (len(order), later) == (102, ["eve 0"])
 
 
-async def test_few_streams_wait_for_no_turn(monkeypatch):
-    monkeypatch.setattr(feed, "PAUSE_SECONDS", 3600)
-    turns = feed.Turns()
-    for caller in ("ada", "bob", "ada"):
-        order, _ = await woken(turns, (caller, 2))
-        assert len(order) == 2
-
-
-async def test_who_waits_for_an_answer_is_woken_before_all_streams(monkeypatch):
+async def test_waiting_callers_are_woken_before_streams(monkeypatch):
     monkeypatch.setattr(feed, "PAUSE_SECONDS", 3600)
     bell = feed.Bell(feed.Turns())
     streams = [asyncio.create_task(bell.wait()) for _ in range(3 * feed.WOKEN_AT_ONCE)]
@@ -198,30 +179,34 @@ async def test_who_waits_for_an_answer_is_woken_before_all_streams(monkeypatch):
         stream.cancel()
 
 
-async def test_however_many_follow_a_context_its_events_are_read_once(ada, echo, said, settings, reads):
+async def test_events_are_read_once_for_all_followers(ada, echo, said, settings, reads):
     settings.FEED_POLL_SECONDS = 3600
     sent = await db.run(accept.accept, ada.principal, echo, said())
-    heard = []
 
-    async def follow(heard):
+    async def follow():
+        heard = []
         async with aclosing(feed.follow(sent.context, sent.index)) as batches:
-            async for events in batches:
-                heard += events
-                if events[-1].index == sent.index + 2:
-                    break
+            while len(heard) < 2:
+                heard += await anext(batches)
+        return heard
 
-    for _ in range(3 * feed.WOKEN_AT_ONCE):
-        heard.append([])
-    following = [asyncio.create_task(follow(one)) for one in heard]
+    following = [asyncio.create_task(follow()) for _ in range(3 * feed.WOKEN_AT_ONCE)]
     await asyncio.sleep(0)
     for _ in range(2):
         await db.run(rename, sent.context)
-    await asyncio.wait_for(asyncio.gather(*following), 20)
+    heard = await asyncio.wait_for(asyncio.gather(*following), 20)
     assert len(reads) <= 3, "before, and after each of two events"
     assert {tuple(map(id, events)) for events in heard} == {tuple(map(id, heard[0]))}
+    known = len(reads)
+    assert await hear(sent.context, sent.index + 1) == [sent.index + 2]
+    assert len(reads) == known, "a late follower gets what was just read"
+    hub = feed.running_hub()
+    for _ in range(2):
+        hub._forget_readers()
+    assert hub._readers == {}
 
 
-async def test_what_followers_show_is_made_once_for_all(ada, echo, said):
+async def test_shared_views_are_made_once(ada, echo, said):
     sent = await db.run(accept.accept, ada.principal, echo, said())
     events, shows = await db.run(feed.read_events, sent.context, 0), []
 
@@ -234,29 +219,15 @@ async def test_what_followers_show_is_made_once_for_all(ada, echo, said):
     for _ in range(2):
         with pytest.raises(KeyError):
             await feed.shared(events, "page", show, True)
-    assert (
-        len({id(one) for one in await asyncio.gather(*(feed.shared(events, "page", show, False) for _ in "12"))}) == 1
-    )
+    pages = await asyncio.gather(*(feed.shared(events, "page", show, False) for _ in "12"))
+    assert pages[0] is pages[1]
     await feed.shared(events, "another", show, False)
     assert shows == [1] * 4
 
 
-async def test_a_late_follower_gets_what_was_just_read(ada, echo, said, settings, reads):
-    settings.FEED_POLL_SECONDS = 3600
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    await db.run(rename, sent.context)
-    for _ in range(3):
-        assert await hear(sent.context, sent.index) == [sent.index + 1]
-    assert reads == [sent.index]
-    hub = feed.running_hub()
-    for _ in range(2):
-        hub._forget_readers()
-    assert hub._readers == {}
-
-
-def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, said, monkeypatch):
+def test_announcements_wait_by_their_urgency(ada, echo, said, monkeypatch):
     waits = []
-    monkeypatch.setattr(notifications, "announce", lambda *reached, wait: waits.append(wait))
+    monkeypatch.setattr(notifications, "announce", lambda *reached, wait, settles: waits.append(wait))
     sent = accept.accept(ada.principal, echo, said())
     held = begin(sent.run)
     say(held, chunk("lines", "1\n", last=False))
@@ -265,72 +236,25 @@ def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, s
     assert waits == [notifications.LATER, notifications.LATER, notifications.SOON, notifications.LATER, 0.0]
 
 
-class Interrupting(dict):
-    """During a read, another thread announces an event."""
-
-    def __init__(self, announce):
-        super().__init__()
-        self.thread = threading.Thread(target=announce)
-
-    def get(self, key, default=None):
-        found = super().get(key, default)
-        if self.thread.ident is None:
-            self.thread.start()
-            self.thread.join(0.2)
-        return found
-
-
-async def test_an_event_that_is_announced_while_somebody_begins_to_follow_is_heard():
+async def test_announcements_survive_races(monkeypatch, settings):
+    settings.FEED_POLL_SECONDS = 3600
+    hub = feed.running_hub()
+    hub._reached("a context", 6, settles=False)
+    hub._reached("a context", 5)
+    assert hub._recent["a context"] == (6, 5), "one that is overtaken is no loss"
     context = uuid.uuid4()
-    hub = feed.Hub(asyncio.get_running_loop())
-    try:
-        hub._recent = recent = Interrupting(lambda: hub._reached(str(context), 7))
-        with hub.reader(context) as reader:
-            recent.thread.join()
-            await asyncio.wait_for(reader.grown_beyond(6), 10)
-    finally:
-        hub._stop_listening()
-        hub._poll.cancel()
-
-
-async def test_a_loop_that_ends_just_then_does_not_fail_who_announces(monkeypatch):
-    """After the commit, a follower's loop may end between the check and the call."""
-    feed.start_listening()
-    context = uuid.uuid4()
-    with feed.running_hub().reader(context) as reader:
+    with hub.reader(context) as reader:
 
         def ended(*_):
             raise RuntimeError("Event loop is closed")
 
         with monkeypatch.context() as patched:
             patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
-            notifications._notify(notifications.REACHED, str(context), 3)
+            notifications._notify(notifications.REACHED, str(context), 3)  # after the commit, so it must not fail
         assert reader._newest == 0
 
 
-async def test_what_was_read_before_the_newest_event_is_not_given_again():
-    reader, has_read = feed.Reader(uuid.uuid4(), 2, feed.Turns()), threading.Event()
-
-    def nothing_yet(context_id, after):
-        has_read.set()
-        return []
-
-    given = []
-    first = asyncio.create_task(reader.read(1, nothing_yet))
-    while not first.done():
-        await asyncio.sleep(0)  # at one of these, the read has ended and its followers have not been woken
-        if has_read.is_set():
-            other = reader.read(1, nothing_yet)
-            try:
-                other.send(None)
-            except StopIteration as end:
-                given.append(end.value)
-            other.close()
-    await reader.read(1, nothing_yet)
-    assert given == []
-
-
-async def test_a_large_batch_is_sent_in_pieces_and_others_have_their_turn_in_between():
+async def test_large_batch_is_sent_in_pieces():
     frame, made = b"x" * (wire.PIECE_BYTES // 4), list[int]()
 
     async def batches():
@@ -347,5 +271,5 @@ async def test_a_large_batch_is_sent_in_pieces_and_others_have_their_turn_in_bet
         others = asyncio.Event()
         asyncio.get_running_loop().call_soon(others.set)
         await anext(pieces)
-        assert others.is_set()
+        assert others.is_set(), "others have their turn in between"
         assert [piece async for piece in pieces] == [frame * 4, frame * 4]

@@ -1,25 +1,26 @@
-"""A follower of many sessions gets each event once and in order."""
+"""A follower of many sessions gets each event once and in order; a sync cursor misses nothing."""
 
 import asyncio
+import datetime
 import threading
 import uuid
-from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
+from django.db import connection, transaction
+from django.utils import timezone
 
-import db
-from apps.engine import accept
-from apps.features.sessions import deletion
-from apps.record import feed, notifications, sync
-from apps.record.errors import ContextNotFound, InvalidParams
+from apps.conversations.sessions import deletion
+from apps.record import feed, ledger, notifications, sync
+from apps.record.errors import InvalidParams
 from apps.record.events import EventType
 from apps.record.models import Context, Event
-from tests.emptying import remove
-from tests.record.lineages import rename
-from tests.record.test_positions import aged
+from apps.record.sync import Position, PositionTooOld, parse_position, position_token
+from parley import db
+from tests.emptying import remove, rewrite
+from tests.record.lineages import rename, started
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("what was missed is found by SQL")]
 
@@ -70,13 +71,16 @@ async def listening(one):
 
 
 async def until(true):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
-async def test_from_now_on_what_happens_anywhere_is_heard(ada, begun, settings):
-    settings.FEED_POLL_SECONDS = 3600
+@pytest.mark.parametrize("by", ["notification", "poll"])
+async def test_events_of_all_sessions_are_heard(ada, begun, settings, monkeypatch, by):
+    settings.FEED_POLL_SECONDS = 0.05 if by == "poll" else 3600
+    if by == "poll":
+        monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
     old, young = await db.run(begun), await db.run(begun)
     await db.run(aged, old)
     async with client(ada.principal) as follower:
@@ -88,21 +92,8 @@ async def test_from_now_on_what_happens_anywhere_is_heard(ada, begun, settings):
         assert [follower.indexes(session) for session in (old, young, new)] == [[2], [2, 3], [1]]
 
 
-async def test_without_notifications_the_poll_delivers(ada, begun, settings, monkeypatch):
-    settings.FEED_POLL_SECONDS = 0.05
-    monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
-    old = await db.run(begun)
-    await db.run(aged, old)
-    async with client(ada.principal) as follower:
-        waiting = await listening(follower)
-        await db.run(rename, old)
-        new = await db.run(begun)
-        await waiting
-        await follower.hear(2)
-        assert (follower.indexes(old), follower.indexes(new)) == ([2], [1])
-
-
-async def test_what_was_missed_comes_first_in_order_and_once(ada, begun):
+async def test_missed_events_come_first_and_once(ada, begun, monkeypatch):
+    """Also where they go on to happen while a stream catches up."""
     sessions = [await db.run(begun) for _ in range(20)]
     before = await db.run(sync.current_position, ada.principal)
     for _ in range(2):
@@ -110,9 +101,22 @@ async def test_what_was_missed_comes_first_in_order_and_once(ada, begun):
     async with client(ada.principal, before) as follower:
         await follower.hear(40)
         assert all(follower.indexes(session) == [2, 3] for session in sessions)
+    monkeypatch.setattr(sync, "BATCH_SIZE", 4)
+    session = await db.run(begun)
+    before = await db.run(sync.current_position, ada.principal)
+    await db.run(rename, *[session] * 10)
+    async with client(ada.principal) as other, client(ada.principal, before) as follower:
+        await follower.hear(4)
+        await db.run(rename, *[session] * 5)
+        await other.hear(5)
+        await follower.hear(15)
+        await db.run(rename, session)
+        await follower.hear(16)
+        assert follower.indexes(session) == list(range(2, 18))
+        assert other.indexes(session) == list(range(12, 17))
 
 
-async def test_a_long_backlog_comes_in_batches_and_others_between(ada, begun, monkeypatch):
+async def test_long_backlog_lets_others_between(ada, begun, monkeypatch):
     monkeypatch.setattr(sync, "BATCH_SIZE", 10)
     long, short = await db.run(begun), await db.run(begun)
     before = await db.run(sync.current_position, ada.principal)
@@ -123,43 +127,25 @@ async def test_a_long_backlog_comes_in_batches_and_others_between(ada, begun, mo
         assert [told.session for told in follower.told].index(short) < 10
 
 
-async def test_those_that_are_named_are_heard_alone(ada, begun):
+async def test_named_sessions_are_heard_alone(ada, begun):
     one, other = await db.run(begun), await db.run(begun)
     async with client(ada.principal, sessions=[one]) as follower:
         waiting = await listening(follower)
         await db.run(rename, other, one)
         await waiting
         assert [(told.session, told.index) for told in follower.told] == [(one, 2)]
-
-
-async def test_of_one_session_an_index_says_where_to_begin_and_one_out_of_range_is_refused(ada, begun):
-    session, other = await db.run(begun), await db.run(begun)
-    await db.run(rename, session, session)
-    await db.run(aged, session)
-    async with client(ada.principal, 1, [session]) as follower:
+    await db.run(rename, one)
+    await db.run(aged, one)
+    async with client(ada.principal, 1, [one]) as follower:
         await follower.hear(2)
-        assert follower.indexes(session) == [2, 3]
+        assert follower.indexes(one) == [2, 3]
     with pytest.raises(InvalidParams, match="no event with this index"):
-        await opened(ada.principal, 4, [session])
+        await opened(ada.principal, 4, [one])
     with pytest.raises(InvalidParams, match="Name one"):
-        await opened(ada.principal, 1, [session, other])
+        await opened(ada.principal, 1, [one, other])
 
 
-async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, echo, said, begun, settings):
-    settings.FEED_POLL_SECONDS = 0.05
-    session = await db.run(begun)
-    with pytest.raises(ContextNotFound):
-        await opened(bob.principal, None, [session])
-    async with client(bob.principal) as follower:
-        waiting = await listening(follower)
-        await db.run(rename, session)
-        await db.run(begun)
-        own = (await db.run(accept.accept, bob.principal, echo, said())).context
-        await waiting
-        assert {told.session for told in follower.told} == {own}
-
-
-async def test_what_is_gone_is_told_and_no_gap(ada, begun):
+async def test_gone_events_are_told_as_gone(ada, begun):
     """The session was deleted; its log is deleted or archived."""
     gone, lost, away, other = [await db.run(begun) for _ in range(4)]
     before = await db.run(sync.current_position, ada.principal)
@@ -174,25 +160,11 @@ async def test_what_is_gone_is_told_and_no_gap(ada, begun):
     assert (len(follower.told), follower.indexes(other)) == (4, [2])
 
 
-async def test_a_fork_begins_with_its_own_first_event(ada, begun):
-    async with client(ada.principal) as follower:
-        waiting = await listening(follower)
-        fork = await db.run(begun)
-        await db.run(rename, fork, fork)
-        await waiting
-    before = await db.run(sync.current_position, ada.principal)
-    before.indexes.pop(fork)
-    await db.run(Context.objects.filter(pk=fork).update, forked_at=2)
-    async with client(ada.principal, before) as follower:
-        await follower.hear(1)
-        assert follower.indexes(fork) == [3]
-
-
 def position_of(follower, user):
     return sync.parse_position(user.principal, follower.stream.newest_place)
 
 
-async def test_a_position_that_is_caught_up_forgets_what_is_long_ago(ada, begun, settings):
+async def test_caught_up_position_forgets_the_old(ada, begun, settings):
     settings.FEED_POLL_SECONDS = 0.05
     old, young = await db.run(begun), await db.run(begun)
     async with client(ada.principal) as follower:
@@ -201,42 +173,14 @@ async def test_a_position_that_is_caught_up_forgets_what_is_long_ago(ada, begun,
         waiting = await listening(follower)
         await db.run(aged, old)
         await until(lambda: old not in position_of(follower, ada).indexes)
-        assert position_of(follower, ada).at > before.at
+        assert position_of(follower, ada).at > before.at, "an idle one moves on"
         assert position_of(follower, ada).indexes == {young: 1}
         await db.run(rename, old)
         await waiting
         assert follower.indexes(old) == [2]
 
 
-async def test_what_happened_after_the_last_look_stays_in_the_position(ada, begun, settings, monkeypatch):
-    settings.FEED_POLL_SECONDS = 0.05
-    polled = asyncio.Event()
-
-    async def poll():
-        polled.set()
-
-    async with client(ada.principal) as follower:
-        waiting = await listening(follower)
-        [subscription] = feed.running_hub()._subscriptions[f"owner {ada.pk}"]
-        await until(lambda: subscription.last_poll)
-        monkeypatch.setattr(feed.running_hub(), "_poll_subscriptions", poll)
-        await polled.wait()
-        session = await db.run(begun)
-        await waiting
-        await until(lambda: follower.stream.newest_place)
-        assert position_of(follower, ada) == sync.Position(subscription.last_poll.at, {session: 1})
-
-
-async def test_an_idle_position_moves_on(ada, begun, settings):
-    settings.FEED_POLL_SECONDS = 0.05
-    await db.run(aged, await db.run(begun))
-    async with client(ada.principal) as follower:
-        await listening(follower)
-        before = position_of(follower, ada).at
-        await until(lambda: position_of(follower, ada).at > before)
-
-
-async def test_a_slow_stream_hears_of_a_deletion_instead_of_what_was_deleted(ada, begun, settings):
+async def test_slow_stream_hears_of_the_deletion_instead(ada, begun, settings):
     settings.FEED_POLL_SECONDS = 3600
     session, other = await db.run(begun), await db.run(begun)
     async with client(ada.principal) as slow, client(ada.principal) as quick:
@@ -253,48 +197,12 @@ async def test_a_slow_stream_hears_of_a_deletion_instead_of_what_was_deleted(ada
         assert [told.is_deletion for told in unread] == [True] * len(unread)
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """How often these functions of the feed are called."""
-    calls = Counter()
-
-    def counting(module, name):
-        function = getattr(module, name)
-
-        def counted_function(*args, **options):
-            calls[name] += 1
-            return function(*args, **options)
-
-        monkeypatch.setattr(module, name, counted_function)
-
-    counting(sync, "missed_events")
-    counting(sync, "current_position")
-    counting(feed, "read_present_events")
-    return calls
-
-
-async def test_conversations_between_agents_are_asked_about_once(ada, begun, settings, counted):
-    settings.FEED_POLL_SECONDS = 3600
-    async with client(ada.principal) as follower:
-        child = await db.run(begun)
-        await follower.hear(1)
-    await db.run(Context.objects.filter(pk=child).update, parent_task=uuid.uuid4())
-    await db.run(aged, child)
-    async with client(ada.principal) as follower:
-        waiting = await listening(follower)
-        counted.clear()
-        await db.run(rename, child)
-        await until(lambda: counted["missed_events"])
-        await db.run(rename, child, child)
-        await db.run(begun)
-        await waiting
-        assert counted["missed_events"] == 2
-        assert follower.indexes(child) == []
-
-
 @pytest.mark.parametrize("which", ["all", "named"])
-async def test_50_who_follow_the_same_share_their_reads_and_hold_nothing(ada, begun, settings, counted, which):
+async def test_50_followers_share_their_reads(ada, begun, settings, monkeypatch, which):
     settings.FEED_POLL_SECONDS = 3600
+    reads, positions = Mock(wraps=feed.read_present_events), Mock(wraps=sync.current_position)
+    monkeypatch.setattr(feed, "read_present_events", reads)
+    monkeypatch.setattr(sync, "current_position", positions)
     sessions = [await db.run(begun) for _ in range(8)]
     for _ in range(settings.BRIDGE_THREADS * 2):
         await db.run(connection.ensure_connection)
@@ -303,13 +211,14 @@ async def test_50_who_follow_the_same_share_their_reads_and_hold_nothing(ada, be
     followers = await asyncio.gather(*(opened(ada.principal, None, named) for _ in range(50)))
     waiting = [await listening(follower) for follower in followers]
     assert threading.active_count() <= threads + 1
-    assert which == "named" or counted["current_position"] == 1
-    counted.clear()
+    assert which == "named" or positions.call_count == 1
+    reads.reset_mock()
+    positions.reset_mock()
     await db.run(rename, *sessions)
     await asyncio.gather(*waiting)
     await asyncio.gather(*(follower.hear(8) for follower in followers))
     assert all(follower.indexes(session) == [2] for follower in followers for session in sessions)
-    assert counted == {"read_present_events": 8}
+    assert (reads.call_count, positions.call_count) == (8, 0)
     first, *others = followers
     assert all(told is item for follower in others for told, item in zip(follower.told, first.told, strict=True))
     for follower in followers:
@@ -317,22 +226,7 @@ async def test_50_who_follow_the_same_share_their_reads_and_hold_nothing(ada, be
     await until(lambda: not feed.running_hub()._subscriptions)
 
 
-async def test_who_follows_other_sessions_takes_part_in_the_reads(ada, begun, settings, counted):
-    settings.FEED_POLL_SECONDS = 3600
-    shared, *others = [await db.run(begun) for _ in range(5)]
-    followers = [await opened(ada.principal, None, [shared, other]) for other in others]
-    followers.append(await opened(ada.principal))
-    waiting = [await listening(follower) for follower in followers]
-    counted.clear()
-    await db.run(rename, shared)
-    await asyncio.gather(*waiting)
-    assert counted["read_present_events"] == 1
-    assert len({id(follower.told[0].event) for follower in followers}) == 1
-    for follower in followers:
-        await follower.leave()
-
-
-async def test_a_stream_that_is_far_behind_reads_what_it_lacks_and_the_others_wait_for_nobody(ada, begun, monkeypatch):
+async def test_stream_far_behind_delays_no_other(ada, begun, monkeypatch):
     monkeypatch.setattr(sync, "MAX_UNREAD", 10)
     monkeypatch.setattr(sync, "BATCH_SIZE", 5)
     one, other = await db.run(begun), await db.run(begun)
@@ -350,28 +244,167 @@ async def test_a_stream_that_is_far_behind_reads_what_it_lacks_and_the_others_wa
         assert slow.indexes(new) == [1]
 
 
-async def test_what_happens_while_a_stream_catches_up_comes_once(ada, begun, monkeypatch):
-    """It is live for the others, and the last of it is missed by this one and live."""
-    monkeypatch.setattr(sync, "BATCH_SIZE", 4)
-    session = await db.run(begun)
-    before = await db.run(sync.current_position, ada.principal)
-    await db.run(rename, *[session] * 10)
-    async with client(ada.principal) as other, client(ada.principal, before) as follower:
-        await follower.hear(4)
-        await db.run(rename, *[session] * 5)
-        await other.hear(5)
-        await follower.hear(15)
-        await db.run(rename, session)
-        await follower.hear(16)
-        assert follower.indexes(session) == list(range(2, 18))
-        assert other.indexes(session) == list(range(12, 17))
+HOUR = datetime.timedelta(hours=1)
 
 
-def test_a_poll_is_two_queries_for_all_that_listen(ada, bob, begun):
-    session = begun()
-    with CaptureQueriesContext(connection) as queries:
-        found = feed._newest_rows(
-            frozenset([ada.pk, bob.pk]), frozenset([session]), sync.current_position(ada.principal).margin_start
+def aged(*contexts, by=HOUR):
+    for context in Context.objects.filter(pk__in=contexts):
+        Context.objects.filter(pk=context.pk).update(
+            created_at=context.created_at - by, updated_at=context.updated_at - by
         )
-    assert len(queries) == 3
-    assert {topic for topic, _ in found} == {f"owner {ada.pk}", str(session)}
+        for event in Event.objects.filter(context=context):
+            rewrite(Event.objects.filter(pk=event.pk), at=event.at - by)
+
+
+def told(changes):
+    return {row.pk for row in changes.sessions}
+
+
+@pytest.mark.django_db
+def test_tokens_hold_positions_of_their_owner(ada, bob, monkeypatch, settings):
+    position = Position(timezone.now(), {uuid.uuid4(): index for index in (0, 1, 2**32, 2**40 - 1)})
+    text = position_token(ada.principal, position)
+    assert parse_position(ada.principal, text) == position
+    assert text.replace("-", "").replace("_", "").replace("=", "").replace(".", "").isalnum()
+    many = Position(timezone.now(), {uuid.uuid4(): index for index in range(1000)})
+    long = position_token(ada.principal, many)
+    assert len(long) < 6000
+    assert parse_position(ada.principal, long).indexes == dict(list(many.indexes.items())[-sync.MAX_SESSIONS :])
+    with pytest.raises(InvalidParams, match="position is not valid"):
+        parse_position(bob.principal, text)
+    for spoiled in ("", text[:-1], f"A{text}", text + "é\0"):
+        with pytest.raises(InvalidParams):
+            parse_position(ada.principal, spoiled)
+    with monkeypatch.context() as later:
+        later.setattr(sync, "TOKEN_FORMAT", 2)
+        newer = position_token(ada.principal, Position(timezone.now(), {}))
+    with pytest.raises(InvalidParams, match="another version"):
+        parse_position(ada.principal, newer)
+    young = timezone.now() - datetime.timedelta(days=settings.SYNC_DAYS - 1)
+    assert parse_position(ada.principal, position_token(ada.principal, Position(young, {})))
+    old = young - datetime.timedelta(days=2)
+    with pytest.raises(PositionTooOld):
+        parse_position(ada.principal, position_token(ada.principal, Position(old, {})))
+
+
+def test_changes_are_told_once(ada, echo, begun):
+    renamed, deleted, quiet, old = begun(), begun(contextId="deleted"), begun(), begun()
+    aged(old)
+    before = sync.current_position(ada.principal)
+    assert old not in before.indexes
+    rename(renamed)
+    rename(old)
+    deletion.delete_context(ada.principal, echo, "deleted")
+    begun(contextId="short-lived")
+    deletion.delete_context(ada.principal, echo, "short-lived")  # no tombstone for a client that never knew it
+    created = begun()
+    changes = sync.changes_since(ada.principal, before)
+    assert told(changes) == {renamed, created, old}
+    assert changes.created == [created]
+    assert changes.deleted == [deleted]
+    again = sync.changes_since(ada.principal, changes.position)
+    assert (again.sessions, again.deleted, again.more) == ([], [], False)
+    assert quiet not in told(changes)
+    rename(quiet)
+    aged(quiet)
+    lacking, knowing = [sync.changes_since(ada.principal, Position(timezone.now(), {quiet: n})) for n in (1, 2)]
+    assert (quiet in told(lacking), quiet in told(knowing)) == (True, False), "what somebody lacks, however old"
+
+
+def test_changes_come_in_pages(ada, begun):
+    sessions = [begun() for _ in range(7)]
+    for number, session in enumerate(sessions):
+        aged(session, by=datetime.timedelta(seconds=200 - 30 * number))
+    position, pages = Position(timezone.now() - HOUR, {}), []
+    while not pages or pages[-1].more:
+        pages.append(sync.changes_since(ada.principal, position, limit=2))
+        position = parse_position(ada.principal, position_token(ada.principal, pages[-1].position))
+    assert [len(page.sessions) for page in pages] == [2, 2, 2, 1]
+    assert [row.pk for page in pages for row in page.sessions] == sessions
+    assert [key for page in pages for key in page.created] == sessions
+
+
+def test_reading_ends_however_many_changed(ada, begun, monkeypatch):
+    monkeypatch.setattr(sync, "MAX_SESSIONS", 4)
+    sessions = {begun() for _ in range(15)}
+    position, pages = Position(timezone.now() - HOUR, {}), []
+    while (not pages or pages[-1].more) and len(pages) < 20:
+        pages.append(sync.changes_since(ada.principal, position, limit=3))
+        position = parse_position(ada.principal, position_token(ada.principal, pages[-1].position))
+    assert len(pages) == 5
+    assert {row.pk for page in pages for row in page.sessions} == sessions
+    rename(next(iter(sessions)))
+    assert next(iter(sessions)) in told(sync.changes_since(ada.principal, position, limit=100))
+
+
+def test_changes_take_one_query_or_two(ada, begun, django_assert_num_queries):
+    sessions = 7
+    for _ in range(sessions):
+        aged(begun())
+    with django_assert_num_queries(1):
+        before = sync.current_position(ada.principal)
+    for context in Context.objects.all():
+        rename(context.pk)
+    with django_assert_num_queries(1):
+        assert len(sync.changes_since(ada.principal, before).sessions) == sessions
+    with django_assert_num_queries(1):
+        assert len(sync.missed_events(ada.principal, before)) == sessions
+    aged(*Context.objects.values_list("pk", flat=True))
+    lacking = Position(before.at, {context.pk: 1 for context in Context.objects.all()})
+    with django_assert_num_queries(2):
+        assert len(sync.changes_since(ada.principal, lacking).sessions) == sessions
+    with django_assert_num_queries(2):
+        assert len(sync.missed_events(ada.principal, lacking)) == sessions
+
+
+def test_changes_are_found_along_an_index(ada):
+    found = Context.objects.ever_visible_to(ada.principal).listed()
+    with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":  # which scans tables of few rows
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute("SET LOCAL enable_sort = off")
+            cursor.execute("DROP INDEX contexts_by_update")  # as cheap while there are few rows, of one owner
+        plan = found.filter(updated_at__gt=timezone.now()).order_by("updated_at", "pk").explain()
+        transaction.set_rollback(True)
+    assert "listed_contexts_of_an_owner" in plan
+
+
+@pytest.mark.services("needs several processes or a real broker", only=True)
+def test_late_commits_are_not_missed(ada, begun):
+    session, added, commit = begun(), threading.Event(), threading.Event()
+    aged(session)
+
+    def write():
+        with ledger.writing(session) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": "late"})
+            added.set()
+            assert commit.wait(30)
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = started(threads, write)
+        assert added.wait(30)
+        looked = sync.changes_since(ada.principal, sync.current_position(ada.principal))
+        assert told(looked) == set()
+        commit.set()
+        writing.result()
+    assert Event.objects.filter(context=session).last().at < looked.position.at
+    assert told(sync.changes_since(ada.principal, looked.position)) == {session}
+    [missed] = sync.missed_events(ada.principal, looked.position)
+    assert (missed.after, missed.last) == (1, 2)
+
+
+def test_missed_events_are_told_by_session(ada, echo, begun):
+    young, old, gone = begun(), begun(), begun(contextId="gone")
+    rename(old)
+    aged(old)
+    before = sync.current_position(ada.principal)
+    rename(young, old, old, old)
+    plain, fork = begun(), begun()
+    rename(*[fork] * 4)
+    Context.objects.filter(pk=fork).update(forked_at=3)
+    deletion.delete_context(ada.principal, echo, "gone")
+    Context.objects.filter(pk=begun()).update(parent_task=uuid.uuid4())  # between agents, so in no list
+    missed = {one.session: one for one in sync.missed_events(ada.principal, before)}
+    assert missed.pop(gone).is_deleted
+    found = {session: (one.after, one.last) for session, one in missed.items()}
+    assert found == {young: (1, 2), old: (2, 5), plain: (0, 1), fork: (3, 5)}

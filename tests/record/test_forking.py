@@ -1,23 +1,27 @@
 """A fork has its origin's past, without a copy, and not its future."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.conf import settings
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 from agentkit import Completed, InputRequired
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
+from apps.conversations.forks.forking import fork
+from apps.conversations.pages.reading import page_between
+from apps.conversations.sessions import deletion, families
+from apps.conversations.sessions.commands import switch_agent
 from apps.engine import accept
-from apps.features.forks.forking import fork
-from apps.features.sessions import deletion
-from apps.features.sessions.commands import switch_agent
-from apps.record import ledger, lineage, projection
+from apps.record import feed, ledger, lineage, projection
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Segment, Task
-from tests.record.lineages import place_before, rename, words
+from tests.record.lineages import place_before, rename, started, words
 from tests.working import begin, chunk, end, say, state_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("a log is read over several, and a fork made once")]
@@ -32,7 +36,7 @@ def shape(context):
     return list(lineage.events(context).values_list("index", "type", "payload"))
 
 
-def test_a_fork_has_what_came_before_and_goes_on_with_its_own(ada, tell, talk):
+def test_fork_has_the_past_and_its_own(ada, tell, talk):
     at = place_before(talk, "second")
     child = fork(ada.principal, talk, at, reason="fork")
     child = tell("other", child)
@@ -47,21 +51,23 @@ def test_a_fork_has_what_came_before_and_goes_on_with_its_own(ada, tell, talk):
     assert projection.differences(child.pk) == projection.differences(talk.pk) == []
 
 
-def test_a_fork_of_a_fork_has_what_both_had(ada, echo, said, talk):
-    child = fork(ada.principal, talk, place_before(talk, "second"), reason="fork")
-    accept.accept(ada.principal, echo, said("other", contextId=child.context_id))
-    child.refresh_from_db()
+def test_fork_of_a_fork_has_both_pasts(ada, tell, talk):
+    child = tell("other", fork(ada.principal, talk, place_before(talk, "second"), reason="fork"))
     last = fork(ada.principal, child, child.last_event, reason="fork")
-    assert words(last) == ["first", "first is done", "other"]
+    assert words(last) == ["first", "first is done", "other", "other is done"]
     assert [(one.source, one.last) for one in lineage.log_ranges(last, last.last_event)] == [
         (talk.pk, child.forked_at),
         (child.pk, child.last_event),
         (last.pk, last.last_event),
     ]
     assert projection.differences(last.pk) == []
+    last = tell("third", last)
+    empty = fork(ada.principal, talk, 0, reason="fork")
+    counts = lineage.message_counts([talk, child, last, empty])
+    assert counts == {talk.pk: 4, child.pk: 4, last.pk: 6, empty.pk: 0}, "each message once"
 
 
-def test_a_fork_leaves_an_event_on_its_parent(ada, talk):
+def test_fork_leaves_an_event_on_its_parent(ada, talk):
     at = talk.last_event
     first, second = (fork(ada.principal, talk, talk.last_event + more, reason="fork", key=str(more)) for more in (0, 1))
     assert fork(ada.principal, talk, at, reason="fork", key="0") == first, "it is named once"
@@ -71,32 +77,7 @@ def test_a_fork_leaves_an_event_on_its_parent(ada, talk):
     assert projection.differences(talk.pk) == []
 
 
-def test_a_forks_messages_are_counted_once(ada, tell, talk):
-    child = tell("other", fork(ada.principal, talk, place_before(talk, "second"), reason="fork"))
-    last = tell("third", fork(ada.principal, child, child.last_event, reason="fork"))
-    empty = fork(ada.principal, talk, 0, reason="fork")
-    counts = lineage.message_counts([talk, child, last, empty])
-    assert counts == {talk.pk: 4, child.pk: 4, last.pk: 6, empty.pk: 0}
-
-
-def test_what_had_not_ended_is_left_behind_and_nothing_it_says_later_reaches_the_fork(ada, echo, said):
-    sent = accept.accept(ada.principal, echo, said("work"))
-    held = begin(sent.run)
-    say(held, chunk("made", "so far"))
-    talk = Context.objects.get()
-    child = fork(ada.principal, talk, talk.last_event, reason="fork")
-    end(held, Completed("done"))
-    talk.refresh_from_db()
-    assert state_of(sent.task) == "completed"
-    assert lineage.artifacts(talk).count() == 1
-    assert lineage.left_task_ids(child) == {sent.task}
-    assert [task.state for task in lineage.shown_tasks(child)] == ["canceled"]
-    assert not lineage.artifacts(child).exists()
-    assert words(child) == ["work"]
-    assert projection.differences(child.pk) == projection.differences(talk.pk) == []
-
-
-def test_forks_from_the_same_place_are_siblings_and_one_of_the_beginning_has_no_past(ada, talk):
+def test_forks_from_one_place_are_siblings(ada, talk):
     for at in (0, place_before(talk, "second")):
         child = fork(ada.principal, talk, at, reason="edit")
         assert (child.last_event, child.forked_at) == (at + 1, at)
@@ -109,7 +90,7 @@ def test_forks_from_the_same_place_are_siblings_and_one_of_the_beginning_has_no_
         assert projection.differences(child.pk) == []
 
 
-def test_it_is_with_whom_the_conversation_was_with_then_unless_another_is_named(ada, echo, countdown, talk):
+def test_fork_has_the_agent_of_its_place(ada, echo, countdown, talk):
     end_of_first = talk.last_event
     switch_agent(ada.principal, talk.pk, countdown)
     assert fork(ada.principal, talk, end_of_first, reason="fork").agent == echo
@@ -121,22 +102,24 @@ def test_it_is_with_whom_the_conversation_was_with_then_unless_another_is_named(
     assert fork(ada.principal, again, again.last_event, reason="fork").agent == echo
 
 
-def test_the_same_key_gives_the_same_fork_and_an_edit_is_noted_once_where_the_message_was(ada, countdown, talk):
-    child = fork(ada.principal, talk, 2, reason="edit", key="one", edited_message="a message")
+def test_same_key_gives_the_same_fork(ada, countdown, talk):
+    """An edit is noted once, where the message was."""
+    asked = {"at": 2, "reason": "edit", "key": "one", "edited_message": "a message"}
+    child = fork(ada.principal, talk, **asked)
     event = Event.objects.get(type=EventType.EDIT)
     assert (event.context, event.payload) == (talk, {"messageId": "a message", "session": str(child.pk)})
     last = Context.objects.get(pk=talk.pk).last_event
-    assert fork(ada.principal, talk, 2, reason="edit", key="one", edited_message="a message") == child
+    assert fork(ada.principal, talk, **asked) == child
     assert Context.objects.get(pk=talk.pk).last_event == last
-    assert fork(ada.principal, talk, 2, reason="edit", key="two") != child
+    assert fork(ada.principal, talk, **asked | {"key": "two"}) != child
     for other in ({"at": 3}, {"reason": "retry"}, {"agent": countdown}):
         with pytest.raises(InvalidParams, match="another fork"):
-            fork(ada.principal, talk, **{"at": 2, "reason": "edit", "key": "one", **other})
+            fork(ada.principal, talk, **asked | other)
     assert projection.differences(talk.pk) == []
 
 
 @pytest.mark.parametrize("running", ["finish", "cancel"])
-def test_what_runs_in_the_conversation_ends_or_goes_on_by_choice(ada, echo, said, talk, running):
+def test_running_tasks_end_or_continue_by_choice(ada, echo, said, talk, running):
     asked = accept.accept(ada.principal, echo, said("asks", contextId=talk.context_id))
     end(begin(asked.run), InputRequired("Which?", slot="word"))
     sent = accept.accept(ada.principal, echo, said("work", contextId=talk.context_id))
@@ -151,14 +134,20 @@ def test_what_runs_in_the_conversation_ends_or_goes_on_by_choice(ada, echo, said
     assert projection.differences(talk.pk) == []
 
 
-def test_an_index_out_of_range_is_refused(ada, talk):
+def test_forks_that_may_not_be_are_refused(ada, bob, echo, countdown, said, talk):
     for at in (-1, talk.last_event + 1):
         with pytest.raises(InvalidParams, match="There is no event"):
             fork(ada.principal, talk, at, reason="fork")
+    for fields in ({"access": "groups"}, {"access": "users", "is_enabled": False}):
+        Agent.objects.filter(pk=countdown.pk).update(**fields)
+        countdown.refresh_from_db()
+        with pytest.raises(UnsupportedOperation, match="may not use it"):
+            fork(ada.principal, talk, 1, reason="agent", agent=countdown)
     assert Context.objects.count() == 1
-
-
-def test_somebody_elses_conversation_is_not_found_nor_is_one_that_was_cleared(ada, bob, echo, talk):
+    task = Task.objects.filter(context=talk).first()
+    child = accept.accept(ada.principal, echo, said(), sender=f"task:{task.pk}", parent=task.pk)
+    with pytest.raises(UnsupportedOperation, match=r"another agent.s task"):
+        fork(ada.principal, child.context, 1, reason="fork")
     for stranger in (bob.principal, ANONYMOUS):
         with pytest.raises(ContextNotFound):
             fork(stranger, talk, 1, reason="fork")
@@ -167,23 +156,7 @@ def test_somebody_elses_conversation_is_not_found_nor_is_one_that_was_cleared(ad
         fork(ada.principal, talk, 1, reason="fork")
 
 
-def test_an_agent_that_the_caller_may_not_use_is_refused(ada, countdown, talk):
-    for fields in ({"access": "groups"}, {"access": "users", "is_enabled": False}):
-        Agent.objects.filter(pk=countdown.pk).update(**fields)
-        countdown.refresh_from_db()
-        with pytest.raises(UnsupportedOperation, match="may not use it"):
-            fork(ada.principal, talk, 1, reason="agent", agent=countdown)
-    assert Context.objects.count() == 1
-
-
-def test_a_conversation_that_an_agent_began_is_not_forked(ada, echo, said, talk):
-    task = Task.objects.filter(context=talk).first()
-    child = accept.accept(ada.principal, echo, said(), sender=f"task:{task.pk}", parent=task.pk)
-    with pytest.raises(UnsupportedOperation, match=r"another agent.s task"):
-        fork(ada.principal, child.context, 1, reason="fork")
-
-
-def test_agents_remember_in_a_fork_of_the_end_what_they_did_and_before_that_nothing(ada, talk):
+def test_fork_of_the_end_keeps_the_memory(ada, talk):
     with ledger.writing(talk.pk) as log:
         log.add(EventType.SESSION_RENAMED, {"title": "renamed"})
         log.remember({"seen": 1}, ())
@@ -193,26 +166,16 @@ def test_agents_remember_in_a_fork_of_the_end_what_they_did_and_before_that_noth
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_same_key_at_the_same_moment_gives_one_fork(ada, talk):
-    together, found = threading.Barrier(6), []
-
-    def go():
-        together.wait()
-        found.append(fork(ada.principal, talk, 2, reason="edit", key="one", edited_message="a message").pk)
-        connection.close()
-
-    threads = [threading.Thread(target=go) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 6
-    assert len(set(found)) == 1
-    assert Event.objects.filter(type=EventType.EDIT).count() == 1
-    assert projection.differences(found[0]) == []
+def test_same_key_at_once_gives_one_fork(ada, talk):
+    with ThreadPoolExecutor(6) as threads:
+        more = {"reason": "edit", "key": "one", "edited_message": "a message"}
+        forks = [started(threads, lambda: fork(ada.principal, talk, 2, **more).pk) for _ in range(6)]
+        found = {one.result() for one in forks}
+    assert len(found) == Event.objects.filter(type=EventType.EDIT).count() == 1
+    assert projection.differences(found.pop()) == []
 
 
-def test_a_fork_without_the_first_message_is_called_by_its_own_or_by_the_name_that_its_owner_chose(ada, tell, talk):
+def test_fork_of_the_beginning_has_its_own_title(ada, tell, talk):
     anew = fork(ada.principal, talk, 0, reason="edit")
     assert anew.title == ""
     tell("other words", anew)
@@ -222,3 +185,101 @@ def test_a_fork_without_the_first_message_is_called_by_its_own_or_by_the_name_th
     assert Context.objects.get(pk=anew.pk).title == "other words"
     assert not Event.objects.filter(payload__icontains="first").exists()
     assert projection.differences(anew.pk) == []
+
+
+@pytest.fixture
+def child(ada, talk):
+    return fork(ada.principal, talk, place_before(talk, "second"), reason="fork")
+
+
+def length(context, number):
+    with ledger.writing(context.pk) as log:
+        for n in range(number):
+            message = {"messageId": f"m{n}", "contextId": context.context_id, "parts": [{"text": str(n)}]}
+            log.add(EventType.USER_MESSAGE, {"message": {**message, "role": "ROLE_USER"}})
+            answer = {**message, "messageId": f"a{n}", "role": "ROLE_AGENT"}
+            log.add(EventType.AGENT_MESSAGE, {"message": answer, "agent": context.agent_id})
+    return Context.objects.get(pk=context.pk)
+
+
+def test_agent_gets_the_past_of_a_fork(ada, echo, said, talk, child):
+    sent = accept.accept(ada.principal, echo, said("other", contextId=child.context_id))
+    turn = begin(sent.run)
+    assert [one.text for one in turn.history] == ["first", "first is done"]
+    assert [one.artifacts[0].text for one in turn.references] == ["made"]
+    assert Task.objects.get(pk=sent.task).references == [str(Task.objects.get(context=talk, first_event=1).pk)]
+
+
+def test_left_tasks_are_over_on_pages(ada, echo, said, client):
+    sent = accept.accept(ada.principal, echo, said("work"))
+    held = begin(sent.run)
+    say(held, chunk("made", "so far"))
+    talk = Context.objects.get()
+    child = fork(ada.principal, talk, talk.last_event, reason="fork")
+    end(held, Completed("done"))
+    told = page_between(child, 1, child.last_event + 1, child.last_event)
+    assert [item["kind"] for item in told["put"]] == ["message", "work", "made"]
+    assert ([item["taskId"] for item in told["put"]], told.get("open")) == ([str(sent.task)] * 3, None)
+    assert (told["put"][1]["outcome"], told["put"][2]["isUnfinished"]) == ("canceled", True)
+    client.force_login(ada)
+    page = client.get(reverse("web:session", args=[child.pk]))
+    assert page.status_code == 200
+    assert "work" in page.content.decode()
+    again = accept.accept(ada.principal, echo, said("again", contextId=child.context_id))
+    assert Task.objects.get(pk=again.task).references == []
+    assert [one.text for one in begin(again.run).history] == ["work"]
+
+
+def test_fork_has_files_of_its_past_alone(ada, bob, tell, client):
+    first, second = ("x" * (settings.INLINE_PART_BYTES + 1), "y" * (settings.INLINE_PART_BYTES + 1))
+    talk = tell("second", tell("first", parts=[{"text": first}]), parts=[{"text": second}])
+    stored = [row.parts[0]["stored"]["sha256"] for row in lineage.messages(talk) if "stored" in row.parts[0]]
+    child = fork(ada.principal, talk, talk.messages.get(parts__icontains=stored[1]).index - 1, reason="fork")
+    client.force_login(ada)
+    files = [reverse("file", args=[child.pk, sha256]) for sha256 in stored]
+    assert [client.get(path).status_code for path in files] == [200, 404]
+    task = Task.objects.get(context=talk, first_event=1)
+    artifact = lineage.artifacts(child).get()
+    assert (
+        client.get(reverse("web:artifact-file", args=[child.pk, task.pk, artifact.artifact_id, 0])).content == b"made"
+    )
+    assert client.get(reverse("web:message-file", args=[child.pk, 1, 0])).status_code == 200
+    client.force_login(bob)
+    assert client.get(files[0]).status_code == 404
+
+
+def test_long_past_costs_no_more(ada, talk, tell):
+    def statements(context):
+        with CaptureQueriesContext(connection) as asked:
+            at = context.last_event - 1
+            child = fork(ada.principal, context, at, reason="edit", key=f"{at}", edited_message="a0")
+        return len(asked), child
+
+    few, child = statements(length(talk, 3))
+    many, child = statements(length(talk, 300))
+    again, deep = statements(length(child, 10))
+    assert few == many
+    assert again <= many + 1
+    assert Event.objects.filter(context=deep).count() == 1
+    assert len(words(deep)) == 2 * (2 + 3 + 300 + 10 - 1)
+    assert projection.differences(deep.pk) == []
+    read: list[int] = []
+    while page := feed.read_events(deep.pk, len(read)):
+        read += [event.index for event in page]
+    assert read == list(range(1, deep.last_event + 1)), "the whole log, page by page"
+    assert len(read) > feed.BATCH_SIZE
+    for context, after, count in ((talk, 0, 1), (child, child.forked_at, 1), (child, 0, 2)):
+        with CaptureQueriesContext(connection) as asked:
+            feed.read_events(context.pk, after)
+        assert len(asked) == count
+
+
+def test_families_are_deleted_by_branches(ada, tell, talk):
+    edited = tell("instead", fork(ada.principal, talk, 0, reason="edit"))
+    child = tell("more", fork(ada.principal, talk, talk.last_event, reason="fork"))
+    last = tell("last", fork(ada.principal, child, child.last_event, reason="fork"))
+    assert [one.family_key for one in (talk, edited, child, last)] == [talk.pk] * 4
+    assert families.continuing(ada.principal, child.pk, child.forked_at + 2) == [last, child]
+    families.delete(ada.principal, families.continuing(ada.principal, talk.pk, 1))
+    assert list(Context.objects.filter(deleted_at=None)) == [edited]
+    assert [projection.differences(one.pk) for one in (talk, edited, child, last)] == [[]] * 4

@@ -19,24 +19,21 @@ from agentkit import Completed, InputRequired
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.conversations.forks.forking import fork
+from apps.conversations.provenance import graph
+from apps.conversations.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind, NodeKind, Provenance
+from apps.conversations.provenance.traversal import provenance_of
+from apps.conversations.sessions import deletion
 from apps.engine import accept
 from apps.engine.accept import Receipt
-from apps.features.archive.archiving import move_to_cold_storage
-from apps.features.forks.forking import fork
-from apps.features.provenance import graph
-from apps.features.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind, NodeKind, Provenance
-from apps.features.provenance.traversal import provenance_of
-from apps.features.sessions import deletion
+from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record.content import blobs
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Message, Task
 from tests.record.archiving import put_away
 from tests.working import begin, end
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.services("values are known again as each keeps them"),
-]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("values are kept by each in its way")]
 
 JSON = dict[str, Any]
 
@@ -113,16 +110,11 @@ def chain(ask: Ask) -> list[Receipt]:
     return [first, second, ask([{"text": "Write it up"}], texts("report"), refers=[second])]
 
 
-def test_a_chain_of_references_leads_its_owner_to_the_file_at_its_beginning(
-    ada: User, bob: User, chain: list[Receipt]
-) -> None:
+def test_references_lead_to_the_first_file(ada: User, bob: User, chain: list[Receipt]) -> None:
     first, second, third = chain
     found = read(ada, third, "report")
-    assert found.ends(EdgeKind.DELIVERED_BY) == {
-        (made(third, "report"), task(third)),
-        (made(second, "effects"), task(second)),
-        (made(first, "cleaned"), task(first)),
-    }
+    names = [(first, "cleaned"), (second, "effects"), (third, "report")]
+    assert found.ends(EdgeKind.DELIVERED_BY) == {(made(one, name), task(one)) for one, name in names}
     assert found.ends(EdgeKind.REFERS_TO) == {
         (task(third), task(second)),
         (task(third), made(second, "effects")),
@@ -133,7 +125,6 @@ def test_a_chain_of_references_leads_its_owner_to_the_file_at_its_beginning(
     given = ("screening.csv", "text/csv", len(CSV), hashlib.sha256(CSV).hexdigest())
     assert (file["name"], file["mediaType"], file["size"], file["sha256"]) == given
     assert {later for later, _ in found.ends(EdgeKind.GIVEN)} == {task(first)}
-    assert not found.graph.truncated
     assert set(read(ada, second, "effects").of(NodeKind.TASK)) == {task(first), task(second)}, "nothing later is told"
     once, again = (read(ada, third, "report").graph.json for _ in range(2))
     assert once == again
@@ -142,24 +133,32 @@ def test_a_chain_of_references_leads_its_owner_to_the_file_at_its_beginning(
     assert (set(PROV_TYPES), set(PROV_RELATIONS)) == (set(NodeKind), set(EdgeKind)), "each has its term of PROV"
     with pytest.raises(Task.DoesNotExist):
         read(bob, first, "cleaned")
+    for receipt in chain[:2]:
+        move_to_cold_storage(put_away(Context.objects.get(pk=receipt.context)).pk)
+    assert not Task.objects.filter(pk=first.task).exists()
+    assert read(ada, third, "report").graph.json == once, "archived sessions are restored for it"
+    Task.objects.filter(pk=first.task).update(references=[str(third.task)], parent=third.task)
+    Task.objects.filter(pk=third.task).update(parent=first.task)
+    assert set(read(ada, third, "report").of(NodeKind.TASK)) == {task(one) for one in chain}, "a circle comes once"
 
 
-def test_it_says_who_asked_and_what_was_answered(ada: User, ask: Ask, echo: Agent) -> None:
-    sent = ask([{"text": "Make a report"}])
-    end(begin(sent.run), InputRequired("Which format?", "format"))
-    message = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "PDF"}], "taskId": str(sent.task)}
-    answer = accept.accept(ada.principal, echo, message)
-    end(begin(answer.run), Completed("Done.", texts("report")))
-    found = read(ada, sent, "report")
+def test_questions_and_answers_are_named(ada: User, ask: Ask, echo: Agent) -> None:
+    parent = ask()
+    child = ask([{"text": "Decide"}], parent=parent)
+    end(begin(child.run), InputRequired("Yes or no?", "decision"))
+    message = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "Yes"}], "taskId": str(child.task)}
+    end(begin(accept.accept(ada.principal, echo, message).run), Completed("Done.", texts("decision")))
+    found = read(ada, child, "decision")
     messages = found.of(NodeKind.MESSAGE)
-    asked = [messages[earlier]["text"] for _, earlier in sorted(found.ends(EdgeKind.ASKED_IN))]
-    answered = [messages[later]["text"] for later, _ in found.ends(EdgeKind.ANSWERED_IN)]
-    assert (sorted(asked), sorted(answered)) == (["Make a report", "PDF"], ["Done.", "Which format?"])
-    assert {messages[later]["text"] for later, _ in found.ends(EdgeKind.SAID_BY)} == {"Make a report", "PDF"}
+    said = {messages[later]["text"]: earlier for later, earlier in found.ends(EdgeKind.SENT_BY)}
+    said |= {messages[later]["text"]: earlier for later, earlier in found.ends(EdgeKind.SAID_BY)}
+    assert said == {"Begin": "person:owner", "Decide": task(parent), "Yes": "person:owner"}
+    assert {messages[earlier]["text"] for _, earlier in found.ends(EdgeKind.ASKED_IN)} == set(said)
+    assert {messages[later]["text"] for later, _ in found.ends(EdgeKind.ANSWERED_IN)} == {"Yes or no?", "Done."}
     assert found.of(NodeKind.PERSON) == {"person:owner": {"name": "Ada"}}
 
 
-def test_it_names_the_version_by_which_each_agent_worked(ada: User, ask: Ask, echo: Agent) -> None:
+def test_agent_versions_are_named(ada: User, ask: Ask, echo: Agent) -> None:
     first = ask(artifacts=texts("one"))
     register_hosted("echo", "examples.agents.echo:Echo", description="Says it again, and better.")
     echo.refresh_from_db()
@@ -178,7 +177,7 @@ def test_it_names_the_version_by_which_each_agent_worked(ada: User, ask: Ask, ec
     assert turns == {"turns": [{"turn": 1, "inputHash": Run.objects.get(task=first.task).input_hash}]}
 
 
-def test_a_task_has_what_it_called_for_and_a_child_what_its_caller_was_given(ada: User, ask: Ask) -> None:
+def test_children_and_their_caller_are_connected(ada: User, ask: Ask) -> None:
     parent = ask([{"text": "Do all of it"}, FILE])
     step = ask([{"text": "The first"}, FILE], texts("cleaned"), parent=parent)
     last = ask([{"text": "The second"}], texts("effects"), parent=parent, refers=[step])
@@ -201,19 +200,7 @@ def test_a_task_has_what_it_called_for_and_a_child_what_its_caller_was_given(ada
     assert senders == {task(parent), "person:owner"}
 
 
-def test_a_person_who_answers_a_child_is_named(ada: User, ask: Ask, echo: Agent) -> None:
-    parent = ask()
-    child = ask([{"text": "Decide"}], parent=parent)
-    end(begin(child.run), InputRequired("Yes or no?", "decision"))
-    message = {"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "Yes"}], "taskId": str(child.task)}
-    end(begin(accept.accept(ada.principal, echo, message).run), Completed("Done.", texts("decision")))
-    found = read(ada, child, "decision")
-    said = {found.of(NodeKind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(EdgeKind.SENT_BY)}
-    said |= {found.of(NodeKind.MESSAGE)[later]["text"]: earlier for later, earlier in found.ends(EdgeKind.SAID_BY)}
-    assert said == {"Begin": "person:owner", "Decide": task(parent), "Yes": "person:owner"}
-
-
-def test_what_was_passed_on_came_from_the_artifact_that_holds_it(ada: User, ask: Ask) -> None:
+def test_passed_on_content_has_its_origin(ada: User, ask: Ask) -> None:
     for size in (2_000, settings.INLINE_PART_BYTES + 1):
         long = "x" * size
         parent = ask()
@@ -228,7 +215,7 @@ def test_what_was_passed_on_came_from_the_artifact_that_holds_it(ada: User, ask:
     assert {earlier for _, earlier in read(ada, last, "sum").ends(EdgeKind.CAME_FROM)} == {made(first, source)}
 
 
-def test_what_came_later_is_no_origin(ada: User, ask: Ask) -> None:
+def test_later_artifacts_are_no_origin(ada: User, ask: Ask) -> None:
     echoed = [Made([FILE], name="copy", artifact_id="copy")]
     first = ask([FILE], echoed)
     last = ask([FILE], echoed, refers=[first])
@@ -237,7 +224,7 @@ def test_what_came_later_is_no_origin(ada: User, ask: Ask) -> None:
     assert (found.ends(EdgeKind.GIVEN, task(last)), source) == ({(task(last), file)}, made(first, "copy"))
 
 
-def test_a_conversation_goes_on_and_its_fork_too(ada: User, ask: Ask) -> None:
+def test_conversations_and_forks_continue(ada: User, ask: Ask) -> None:
     first = ask(artifacts=texts("one"))
     talk = Context.objects.get(pk=first.context)
     second = ask(artifacts=texts("two"), context=talk)
@@ -250,7 +237,7 @@ def test_a_conversation_goes_on_and_its_fork_too(ada: User, ask: Ask) -> None:
     assert set(found.of(NodeKind.TASK)) == {task(first), task(other)}
 
 
-def test_what_was_deleted_or_is_not_ones_own_is_not_available(ada: User, bob: User, ask: Ask, echo: Agent) -> None:
+def test_deleted_and_foreign_tasks_are_unavailable(ada: User, bob: User, ask: Ask, echo: Agent) -> None:
     first, strange = ask(artifacts=texts("one")), ask(artifacts=texts("his"), user=bob)
     last = ask(artifacts=texts("two"), refers=[first])
     Task.objects.filter(pk=last.task).update(references=[str(first.task), str(strange.task), "no id"])
@@ -264,23 +251,7 @@ def test_what_was_deleted_or_is_not_ones_own_is_not_available(ada: User, bob: Us
     assert found.of(NodeKind.AGENT_VERSION)["agent:echo@1"]["sha256"] == version.sha256
 
 
-def test_tasks_that_refer_to_each_other_in_a_circle_come_once(ada: User, chain: list[Receipt]) -> None:
-    first, _, third = chain
-    Task.objects.filter(pk=first.task).update(references=[str(third.task)], parent=third.task)
-    Task.objects.filter(pk=third.task).update(parent=first.task)
-    found = read(ada, third, "report")
-    assert set(found.of(NodeKind.TASK)) == {task(one) for one in chain}
-
-
-def test_sessions_in_cold_storage_come_back_for_it(ada: User, chain: list[Receipt]) -> None:
-    before = read(ada, chain[2], "report").graph.json
-    for receipt in chain[:2]:
-        move_to_cold_storage(put_away(Context.objects.get(pk=receipt.context)).pk)
-    assert not Task.objects.filter(pk=chain[0].task).exists()
-    assert read(ada, chain[2], "report").graph.json == before
-
-
-def test_it_asks_as_much_however_many_tasks_a_level_has(ada: User, ask: Ask) -> None:
+def test_queries_do_not_grow_with_a_level(ada: User, ask: Ask) -> None:
     def asked(number: int) -> int:
         parent = ask()
         for _ in range(number):
@@ -295,29 +266,26 @@ def test_it_asks_as_much_however_many_tasks_a_level_has(ada: User, ask: Ask) -> 
     assert asked(2) == asked(12) < 25
 
 
-def test_it_is_bounded_and_says_so(ada: User, chain: list[Receipt]) -> None:
+def test_graph_is_bounded_and_says_so(
+    ada: User, ask: Ask, chain: list[Receipt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of two fan-outs, where each task of the second refers to each of the first."""
     whole = read(ada, chain[2], "report").graph
+    assert not whole.truncated
     assert not read(ada, chain[2], "report", most=len(whole.nodes)).graph.truncated
     for most in range(1, len(whole.nodes)):
         part = read(ada, chain[2], "report", most=most).graph
         assert (len(part.nodes), part.truncated) == (most, True)
         known = {node.id for node in part.nodes}
         assert all({one.later, one.earlier} <= known for one in part.edges)
-
-
-def test_where_all_refer_to_all_there_are_so_many_links_and_no_more(
-    ada: User, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two fan-outs: each task of the second refers to each of the first."""
     first = [ask([{"text": "One"}], texts("part")) for _ in range(6)]
     second = [ask([{"text": "Two"}], texts("part"), refers=first) for _ in range(6)]
     last = ask([{"text": "Join"}], texts("whole"), refers=second)
     whole = read(ada, last, "whole").graph
-    assert not whole.truncated
     most = len(whole.nodes)
     monkeypatch.setattr(graph, "EDGES_PER_NODE", 2)
-    part = read(ada, last, "whole", most=most)
-    assert (len(whole.edges) > 2 * most, len(part.graph.edges), part.graph.truncated) == (True, 2 * most, True)
-    assert part.graph.nodes == whole.nodes
-    assert part.ends(EdgeKind.DELIVERED_BY, made(last, "whole"))
-    assert {task(one) for one in second} <= {earlier for _, earlier in part.ends(EdgeKind.REFERS_TO, task(last))}
+    cut = read(ada, last, "whole", most=most)
+    assert (len(whole.edges) > 2 * most, len(cut.graph.edges), cut.graph.truncated) == (True, 2 * most, True)
+    assert cut.graph.nodes == whole.nodes
+    assert cut.ends(EdgeKind.DELIVERED_BY, made(last, "whole"))
+    assert {task(one) for one in second} <= {earlier for _, earlier in cut.ends(EdgeKind.REFERS_TO, task(last))}

@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from agentkit import Artifact, Completed, Failed, InputRequired, Progress
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.conversations.forks.forking import fork
+from apps.conversations.sessions import deletion
 from apps.engine import accept, cancel
 from apps.engine.claim import claim
-from apps.features.forks.forking import fork
-from apps.features.sessions import deletion
 from apps.record import feed, lineage, projection
 from apps.record.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable
 from apps.record.execution import Run
@@ -222,5 +222,5 @@ class Forks(RuleBasedStateMachine):
 @pytest.mark.timeout(3600)  # hundreds of histories
 def test_forks_hold_whatever_happens(ada, echo, monkeypatch):
     monkeypatch.setattr("apps.engine.worker.publish", lambda run: None)
-    examples = settings().max_examples * 3 // 5  # each takes a second
+    examples = settings().max_examples * 2 // 5  # each takes a second
     run_state_machine_as_test(Forks, settings=settings(stateful_step_count=20, max_examples=examples))

@@ -25,7 +25,7 @@ from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Context, Event, Message, Task, TaskState
 from apps.record.runs import LeaseLost
 from apps.record.sql import TASK
-from db import sql
+from parley.db import sql
 from tests.working import chunk, end, let_the_lease_run_out, say
 
 OUTCOMES = st.sampled_from(

@@ -6,7 +6,6 @@ import threading
 import pytest
 from django.test import override_settings
 
-import db as database
 from agentkit import Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
@@ -17,6 +16,7 @@ from apps.record import projection
 from apps.record.errors import InvalidParams
 from apps.record.execution import Accepted, Run
 from apps.record.models import Context, Message, Task
+from parley import db as database
 from tests.engine.agents import Counting
 from tests.working import begin, end
 
@@ -33,30 +33,21 @@ def counts():
     return {model.__name__: model.objects.count() for model in (Context, Task, Message, Run, Accepted)}
 
 
-def test_the_same_message_leads_to_the_same_task_and_another_body_is_refused(ada, echo, said):
-    message = said("one")
+def test_repeated_message_leads_to_its_task(ada, echo, said):
+    message = said(parts=[{"data": {"id": 2**60}}], messageId="m")
     first = accept.accept(ada.principal, echo, message)
     before = counts()
     again = accept.accept(ada.principal, echo, message)
     assert (again.task, again.context, again.index) == (first.task, first.context, first.index)
     assert (first.repeated, again.repeated, again.run) == (False, True, None)
-    with pytest.raises(InvalidParams) as refused:
-        accept.accept(ada.principal, echo, said("two", messageId=message["messageId"]))
-    assert refused.value.field == "messageId"
+    for parts in ([{"text": "two"}], [{"data": {"id": 2**60 + 1}}]):
+        with pytest.raises(InvalidParams) as refused:
+            accept.accept(ada.principal, echo, said(parts=parts, messageId="m"))
+        assert refused.value.field == "messageId"
     assert counts() == before
 
 
-def test_numbers_of_any_size_are_part_of_the_body(ada, echo, said):
-    large = said(parts=[{"data": {"id": 2**60}}], messageId="m")
-    first = accept.accept(ada.principal, echo, large)
-    assert accept.accept(ada.principal, echo, large).task == first.task
-    with pytest.raises(InvalidParams):
-        accept.accept(ada.principal, echo, said(parts=[{"data": {"id": 2**60 + 1}}], messageId="m"))
-
-
-def test_other_senders_and_other_agents_are_others_and_an_anonymous_caller_is_not_remembered(
-    ada, bob, echo, countdown, said
-):
+def test_message_ids_are_of_one_sender_and_agent(ada, bob, echo, countdown, said):
     message = said()
     sent = [(ada, echo), (bob, echo), (ada, countdown)]
     assert len({accept.accept(user.principal, agent, message).task for user, agent in sent}) == 3
@@ -65,7 +56,7 @@ def test_other_senders_and_other_agents_are_others_and_an_anonymous_caller_is_no
     assert Accepted.objects.count() == before
 
 
-def test_a_repeated_message_to_a_task_that_ended_since_is_no_error(ada, echo, said):
+def test_repeated_message_to_an_ended_task_is_known(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said())
     answer = said("more", taskId=str(sent.task))
     first = accept.accept(ada.principal, echo, answer)
@@ -76,63 +67,50 @@ def test_a_repeated_message_to_a_task_that_ended_since_is_no_error(ada, echo, sa
     assert again.index == first.index
 
 
-async def test_the_same_message_from_eight_at_once_is_one_task(ada, echo, said):
+async def test_same_message_at_once_is_one_task(ada, echo, said):
     message = said(contextId="shared")
     receipts = await asyncio.gather(*(database.run(accept.accept, ada.principal, echo, message) for _ in range(8)))
     assert len({receipt.task for receipt in receipts}) == 1
     assert sum(not receipt.repeated for receipt in receipts) == 1
     assert await database.run(counts) == {"Context": 1, "Task": 1, "Message": 1, "Run": 1, "Accepted": 1}
-
-
-async def test_eight_messages_that_open_one_context_at_once_share_it(ada, echo, said):
-    messages = [said(contextId="shared") for _ in range(8)]
-    receipts = await asyncio.gather(*(database.run(accept.accept, ada.principal, echo, one) for one in messages))
-    assert len({receipt.task for receipt in receipts}) == 8
-    assert len({receipt.context for receipt in receipts}) == 1
+    others = [said(contextId="also shared") for _ in range(8)]
+    receipts = await asyncio.gather(*(database.run(accept.accept, ada.principal, echo, one) for one in others))
+    assert (len({one.task for one in receipts}), len({one.context for one in receipts})) == (8, 1)
     assert await database.run(projection.differences, receipts[0].context) == []
 
 
-async def test_answers_are_repeated_too_and_the_agent_is_asked_once(ada, counting, said):
+async def test_answers_are_repeated_too(ada, counting, said):
     message = said()
     answers = await asyncio.gather(*(send(ada.principal, counting, message) for _ in range(5)))
-    assert len({str(sent.answer) for sent in answers}) == 1
-    assert Counting.asked == 1
+    assert len({str(sent.answer) for sent in answers}) == Counting.asked == 1
     with pytest.raises(InvalidParams):
         await send(ada.principal, counting, said("other", messageId=message["messageId"]))
+    failing = said("TimeoutError")
+    first, again = [(await send(ada.principal, counting, failing)).answer for _ in range(2)]
+    assert first == again
+    assert first["metadata"]["error"] == {"code": "agent_error"}, "the agent's own error is no deadline of ours"
+    assert Counting.asked == 2
 
 
-async def test_an_answer_to_nobody_known_is_given_anew(counting, said):
-    message = said()
-    answers = [(await send(ANONYMOUS, counting, message)).answer["parts"][0]["text"] for _ in range(2)]
-    assert answers == ["answer 1", "answer 2"]
-
-
-async def test_answers_that_open_one_context_at_once_share_it(ada, counting, said):
+async def test_answers_at_once_share_a_context(ada, counting, said):
     sent = await asyncio.gather(*(send(ada.principal, counting, said(contextId="shared")) for _ in range(6)))
     assert len({one.context for one in sent}) == 1
     assert await database.run(Message.objects.count) == 12
     assert await database.run(projection.differences, sent[0].context) == []
-
-
-async def test_an_error_is_an_answer_too_and_is_repeated_as_it_was(ada, counting, said):
-    message = said("TimeoutError")
-    first, again = [(await send(ada.principal, counting, message)).answer for _ in range(2)]
-    assert first == again
-    assert first["metadata"]["error"] == {"code": "agent_error"}, "the agent's own error is no deadline of ours"
-    assert Counting.asked == 1
+    same = said()
+    answers = [(await send(ANONYMOUS, counting, same)).answer["parts"][0]["text"] for _ in range(2)]
+    assert answers == ["answer 7", "answer 8"], "nobody known gets a new one"
 
 
 @override_settings(ANSWER_SECONDS=0.1)
-async def test_a_deadline_is_said_in_the_answer(ada, counting, said):
+async def test_deadline_is_said_in_the_answer(ada, counting, said):
     answer = (await send(ada.principal, counting, said("slow"))).answer
     assert answer["metadata"]["error"] == {"code": "time_limit"}
     assert "0.1 seconds" in answer["parts"][0]["text"]
     assert await database.run(Message.objects.count) == 2
 
 
-async def test_an_answer_whose_caller_went_away_while_it_was_recorded_is_there_when_it_asks_again(
-    ada, counting, said, monkeypatch
-):
+async def test_answer_outlives_a_caller_that_left(ada, counting, said, monkeypatch):
     begun, go_on, record = threading.Event(), threading.Event(), _record_answer
 
     def slowly(*args):

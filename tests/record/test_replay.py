@@ -1,18 +1,31 @@
-"""The log alone gives the rows; differences are found and named."""
+"""The log alone gives the rows, without gaps; differences are found, and the JSON of a task says what its rows say."""
 
+import asyncio
+import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import transaction
+from django.db import connection, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from apps.record import ledger, projection
+from agentkit import Artifact, Completed, InputRequired
+from apps.engine import accept
+from apps.engine.send import send, wait_until_settled
+from apps.record import feed, ledger, projection, task_json, wire
+from apps.record.errors import TaskNotFound
 from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
 from apps.record.models import Artifact as ArtifactRow
-from apps.record.models import Context, Message, Task
+from apps.record.models import Context, Event, Message, Task
+from apps.record.sql import TASK
+from parley import db
 from tests.record.archiving import had_a_long_talk
+from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("what the database gives back is what the log says")]
 
@@ -32,7 +45,7 @@ def rows_of(context):
     return [projection.row_values(row) for row in rows]
 
 
-def test_the_rebuilt_rows_written_into_emptied_tables_are_the_rows(context):
+def test_replay_gives_the_same_rows(context):
     before = rows_of(context)
     assert len(before) == 1 + 2 + 5 + 3
     rebuilt = projection.rebuild(context)
@@ -44,7 +57,7 @@ def test_the_rebuilt_rows_written_into_emptied_tables_are_the_rows(context):
     assert projection.differences(context) == []
 
 
-def test_a_row_that_was_changed_around_the_ledger_is_found(context):
+def test_changed_rows_are_found(context):
     for model, change in [
         (Context, {"title": "other"}),
         (Task, {"first_event": 1000}),
@@ -62,7 +75,7 @@ def test_a_row_that_was_changed_around_the_ledger_is_found(context):
     assert projection.differences(context) == []
 
 
-def test_a_row_that_was_read_before_somebody_else_wrote_takes_nothing_of_that_back(context):
+def test_stale_rows_take_nothing_back(context):
     read = Context.objects.get(pk=context)
     with ledger.writing(context) as log:
         log.add(EventType.SESSION_RENAMED, {"title": "Theirs"})
@@ -73,17 +86,130 @@ def test_a_row_that_was_read_before_somebody_else_wrote_takes_nothing_of_that_ba
     assert projection.differences(context) == []
 
 
-def test_rows_without_events_and_events_without_rows_are_found(context):
+def test_missing_and_extra_rows_are_found(context, capsys):
+    call_command("replay", str(context))
     lost = Message.objects.filter(context=context, role=Message.Role.AGENT).first()
     lost.delete()
     assert projection.differences(context) == [f"Message {lost.index} is missing"]
     lost.index, lost.pk = 1000, uuid.uuid4()
     lost.save(force_insert=True)
     assert f"Message {lost.index} has no events" in projection.differences(context)
-
-
-def test_the_command_says_so_by_its_exit_code(context, capsys):
-    call_command("replay", str(context))
-    Context.objects.update(title="other")
-    with pytest.raises((SystemExit, CommandError)):
+    with pytest.raises(CommandError):
         call_command("replay", str(context))
+
+
+WRITERS, EACH = 8, 15
+
+
+def write_often(context, name):
+    try:
+        for number in range(EACH):
+            with ledger.writing(context) as log:
+                for step in "ab":
+                    log.add(EventType.SESSION_RENAMED, {"title": f"{name}.{number}{step}"})
+    finally:
+        connection.close()
+
+
+def write_and_fail(context):
+    with ledger.writing(context) as log:
+        log.add(EventType.SESSION_RENAMED, {"title": "never"})
+        raise RuntimeError("after an index was given out")
+
+
+async def read_to(context, last):
+    """A follower's indexes, up to `last`."""
+    seen = []
+    async with aclosing(feed.follow(context)) as batches:
+        async for events in batches:
+            seen += [event.index for event in events]
+            if seen[-1] >= last:
+                break
+    return seen
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_concurrent_writers_leave_no_gap(ada, echo, said):
+    context = (await db.run(accept.accept, ada.principal, echo, said())).context
+    last = 1 + WRITERS * EACH * 2
+    readers = [asyncio.create_task(read_to(context, last)) for _ in range(3)]
+    with ThreadPoolExecutor(WRITERS) as threads:
+        loop = asyncio.get_running_loop()
+        writing = [loop.run_in_executor(threads, write_often, context, n) for n in range(WRITERS)]
+        with pytest.raises(RuntimeError):
+            await db.run(write_and_fail, context)
+        await asyncio.gather(*writing)
+    for seen in await asyncio.gather(*readers):
+        assert seen == list(range(1, last + 1))
+    stored = await db.run(lambda: list(Event.objects.filter(context=context).values_list("index", flat=True)))
+    assert stored == list(range(1, last + 1))
+    assert await db.run(projection.differences, context) == []
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_tasks_of_one_context_work_side_by_side(worker, ada, countdown, said):
+    first = await send(ada.principal, countdown, said("1", contextId="shared"))
+    await wait_until_settled(first.context, first.task, first.index, wire.load_task)
+    sent = await asyncio.gather(*(send(ada.principal, countdown, said("2", contextId="shared")) for _ in range(16)))
+    await asyncio.gather(*(wait_until_settled(one.context, one.task, one.index, wire.load_task) for one in sent))
+    assert {one.context for one in sent} == {first.context}
+    states = await db.run(lambda: set(Task.objects.values_list("state", flat=True)))
+    assert states == {"completed"}
+    assert await db.run(projection.differences, first.context) == []
+
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
+NUMBER = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
+VALUE = st.recursive(
+    st.none() | st.booleans() | NUMBER | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)
+)
+OBJECT = st.dictionaries(TEXT, VALUE, max_size=3)
+OUTCOME = st.builds(
+    lambda said, made: Completed(said, [Artifact.text(f"{n} {name}", name) for n, name in enumerate(made)]),
+    TEXT.filter(str.strip),
+    st.lists(TEXT.filter(str.strip), max_size=3),
+) | st.just(InputRequired("which?"))
+
+
+def shown(task, length=None):
+    return json.loads(task_json.find(task, length).json)
+
+
+def check(task, *lengths):
+    for length in lengths:
+        assert shown(task, length) == json.loads(json.dumps(wire.load_task(TASK.one(task), history_length=length)))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(text=TEXT, data=VALUE, metadata=OBJECT, signature=OBJECT, extensions=st.lists(TEXT, max_size=2), outcome=OUTCOME)
+def test_task_text_is_what_its_rows_say(ada, echo, said, text, data, metadata, signature, extensions, outcome):
+    parts = [{"text": text or "-"}, {"data": data, "metadata": metadata}]
+    sent = accept.accept(ada.principal, echo, said() | {"parts": parts, "metadata": metadata, "extensions": extensions})
+    held = begin(sent.run)
+    check(sent.task, None)
+    end(held, outcome)
+    ArtifactRow.objects.filter(task=sent.task).update(
+        signature=signature, metadata=metadata, extensions=extensions, description=text
+    )
+    check(sent.task, None, 0, 1, 2)
+
+
+def test_task_text_has_the_newest_messages(ada, echo, said):
+    sent = accept.accept(ada.principal, echo, said("0"))
+    for n in range(1, 4):
+        end(begin(sent.run), InputRequired(f"{n}?"))
+        sent = accept.accept(ada.principal, echo, said(str(n)) | {"taskId": str(sent.task)})
+    end(begin(sent.run), InputRequired("4?"))
+    end(begin(accept.accept(ada.principal, echo, said("another")).run), Completed("done"))
+    found = shown(sent.task, 3)
+    assert [message["parts"][0]["text"] for message in found["history"]] == ["3?", "3", "4?"]
+    check(sent.task, None, 1, 3, 100)
+
+
+def test_unsettled_and_absent_tasks_are_told_apart(ada, echo, said):
+    sent = accept.accept(ada.principal, echo, said("hi"))
+    assert len(shown(sent.task)["history"]) == 1
+    assert task_json.find_settled(sent.task) is None
+    assert task_json.find(uuid.uuid4()) is None
+    with pytest.raises(TaskNotFound):
+        task_json.find_settled(uuid.uuid4())

@@ -1,7 +1,12 @@
 """A question's JSON Schema becomes a form, and its input becomes typed values."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
+from apps.record.content.json_schema import MAX_VIOLATIONS, answer_data, violations
 from apps.record.content.schema_forms import answer_from, fields_of, outline_of
 from apps.record.errors import InvalidParams
 
@@ -30,7 +35,7 @@ def answers(schema=TRIP, **given):
     )
 
 
-def test_every_kind_of_value_has_its_field():
+def test_kinds_of_values_have_fields():
     kinds = {field.name: field.kind for field in form(TRIP)}
     assert kinds == {
         "class": "choice", "back": "boolean", "people": "integer", "budget": "number", "wish": "text",
@@ -57,39 +62,41 @@ def test_values_have_the_types_of_the_schema():
     assert answer_from(form({"type": "array", "items": {"enum": [1, 2]}}, "n"), {"answer-n": []}) == {"n": []}
 
 
-def test_what_cannot_be_taken_is_refused_in_a_sentence_at_its_field():
-    for given, sentence in [
-        ({"people": "1"}, "Class: an answer is needed."),
-        ({"class": "Third", "people": "1"}, "Class: choose one of First, Second."),
-        ({"class": "First", "people": "0"}, "People: the number must be from 1 to 9."),
-        ({"class": "First", "people": "two"}, "People: “two” is not a whole number."),
-        ({"class": "First", "people": "1.5"}, "People: “1.5” is not a whole number."),
-        ({"class": "First", "people": "9" * 400}, f"People: “{'9' * 40}” is not a number."),
-        ({"class": "First", "people": "1", "budget": "nan"}, "Budget: “nan” is not a number."),
-        ({"class": "First", "people": "1", "budget": "-inf"}, "Budget: “-inf” is not a number."),
-        ({"class": "First", "people": "1", "budget": "-1"}, "Budget: the number must be 0 or more."),
-        ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, yours has 11."),
-    ]:
+REFUSED = [
+    ({"people": "1"}, "Class: an answer is needed."),
+    ({"class": "Third", "people": "1"}, "Class: choose one of First, Second."),
+    ({"class": "First", "people": "0"}, "People: the number must be from 1 to 9."),
+    ({"class": "First", "people": "two"}, "People: “two” is not a whole number."),
+    ({"class": "First", "people": "9" * 400}, f"People: “{'9' * 40}” is not a number."),
+    ({"class": "First", "people": "1", "budget": "nan"}, "Budget: “nan” is not a number."),
+    ({"class": "First", "people": "1", "budget": "-1"}, "Budget: the number must be 0 or more."),
+    ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, yours has 11."),
+]
+REFUSED_MORE = [
+    ("toppings", [], "Toppings: choose at least one."),
+    ("toppings", ["Ham", "Corn", "Olives"], "Toppings: choose at most 2."),
+    ("toppings", ["Cheese"], "Toppings: choose one of Ham, Olives, Corn."),
+    ("size", "3", "Size: choose one of Small, Large."),
+    ("day", "31 May", "Day: “31 May” is not a date, such as 2026-05-31."),
+    ("hour", "noon", "Hour: “noon” is not a time, such as 14:30."),
+    ("mail", "ada", "Mail: “ada” is not an e-mail address."),
+    ("page", "example", "Page: “example” is not an address, such as https://example.org."),
+    ("name", "ab", "Name: at least 3 characters, yours has 2."),
+]
+
+
+def test_refusals_name_the_field_in_a_sentence():
+    for given, sentence in REFUSED:
         with pytest.raises(InvalidParams) as refused:
             answers(**given)
         assert str(refused.value) == sentence, given
-    for given, sentence, field in [
-        ({"toppings": []}, "Toppings: choose at least one.", "toppings"),
-        ({"toppings": ["Ham", "Corn", "Olives"]}, "Toppings: choose at most 2.", "toppings"),
-        ({"toppings": ["Cheese"]}, "Toppings: choose one of Ham, Olives, Corn.", "toppings"),
-        ({"size": "3"}, "Size: choose one of Small, Large.", "size"),
-        ({"day": "31 May"}, "Day: “31 May” is not a date, such as 2026-05-31.", "day"),
-        ({"hour": "noon"}, "Hour: “noon” is not a time, such as 14:30.", "hour"),
-        ({"mail": "ada"}, "Mail: “ada” is not an e-mail address.", "mail"),
-        ({"page": "example"}, "Page: “example” is not an address, such as https://example.org.", "page"),
-        ({"name": "ab"}, "Name: at least 3 characters, yours has 2.", "name"),
-    ]:
+    for field, value, sentence in REFUSED_MORE:
         with pytest.raises(InvalidParams) as refused:
-            answers(MORE, **{"toppings": ["Ham"], **given})
-        assert (str(refused.value), refused.value.field) == (sentence, f"answer-{field}"), given
+            answers(MORE, **{"toppings": ["Ham"], field: value})
+        assert (str(refused.value), refused.value.field) == (sentence, f"answer-{field}")
 
 
-def test_what_no_form_can_ask_is_answered_in_words():
+def test_unaskable_forms_are_answered_in_words():
     for schema in [
         {},
         {"type": "array", "items": {"type": "string"}},
@@ -111,16 +118,16 @@ def test_what_no_form_can_ask_is_answered_in_words():
     assert [outline_of(one) for one in (None, {}, {"schema": "none"}, {"schema": {"type": "string"}})] == [[]] * 4
 
 
-def test_null_beside_one_type_changes_no_field():
+def test_odd_schemas_are_read_kindly():
     for schema in ({"type": ["integer", "null"]}, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}):
         fields = form({"properties": {"age": schema}})
         assert [(field.kind, field.default_text) for field in fields] == [("integer", "")], schema
-
-
-def test_a_bound_that_is_none_is_none():
     for bound in ["many", None, True, [1], 10**400]:
         schema = {"type": "integer", "minimum": bound, "maximum": bound}
         assert answer_from(form(schema, "n"), {"answer-n": ["-5"]}) == {"n": -5}, bound
+    about = {"a": {"format": "password"}, "b": {"writeOnly": True}, "c": {}}
+    schema = {"type": "object", "properties": {name: {"type": "string", **more} for name, more in about.items()}}
+    assert [field.is_secret for field in form(schema)] == [True, True, False]
 
 
 MORE = {
@@ -138,7 +145,74 @@ MORE = {
 }
 
 
-def test_what_is_secret_is_marked_so_that_no_browser_keeps_it():
-    about = {"a": {"format": "password"}, "b": {"writeOnly": True}, "c": {}}
-    schema = {"type": "object", "properties": {name: {"type": "string", **more} for name, more in about.items()}}
-    assert [field.is_secret for field in form(schema)] == [True, True, False]
+JOURNEY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "minLength": 2},
+        "days": {"type": "integer", "minimum": 1},
+        "code": {"type": "string", "pattern": "^[A-Z]{3}$"},
+        "stops": {"type": "array", "items": {"type": "object", "properties": {"at": {"type": "string"}}}},
+        "passport": {"type": "string", "format": "binary"},
+    },
+    "required": ["to", "days", "passport"],
+}
+
+
+def asked(schema: Any) -> dict[str, Any]:
+    return {"name": "trip", "schema": schema}
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"to": "Rome"}, "data.days"),
+    ({"to": "R", "days": 3}, "data.to"),
+    ({"to": "Rome", "days": 0}, "data.days"),
+    ({"to": "Rome", "days": "3"}, "data.days"),
+    ({"to": "Rome", "days": 3, "code": "rom"}, "data.code"),
+    ({"to": "Rome", "days": 3, "stops": [{}, {"at": 7}]}, "data.stops.1.at"),
+    (["Rome", 3], "data"),
+    ("Rome", "data"),
+]
+
+
+def test_answers_must_fit_their_form() -> None:
+    """Files come elsewhere."""
+    given = {"to": "Rome", "days": 3, "code": "FCO", "stops": [{"at": "Pisa"}]}
+    assert answer_data(asked(JOURNEY), given) == given
+    for wrong, field in WRONG:
+        with pytest.raises(InvalidParams) as refused:
+            answer_data(asked(JOURNEY), wrong)
+        assert refused.value.field == field, wrong
+        assert str(refused.value)
+    number = asked({"type": "integer", "maximum": 5})
+    assert answer_data(number, 3) == answer_data(number, {"trip": 3}) == 3
+    with pytest.raises(InvalidParams) as refused:
+        answer_data(number, 6)
+    assert refused.value.field == "data"
+    for slot in (None, {"name": "trip"}):  # where no form was asked for, any object will do
+        assert answer_data(slot, {"anything": [1]}) == {"anything": [1]}
+        with pytest.raises(InvalidParams):
+            answer_data(slot, 1)
+
+
+BRANCHING = {f"n{depth}": {"anyOf": [{"$ref": f"#/$defs/n{depth + 1}"}] * 2} for depth in range(40)}
+HOSTILE: list[Any] = [
+    {"$ref": "#"},
+    {"$ref": "http://127.0.0.1:1/never-fetched"},
+    {"$ref": "#/$defs/n0", "$defs": {**BRANCHING, "n40": {"type": "integer"}}},
+    {"patternProperties": {"^(a+)+$": {"type": "integer"}}, "additionalProperties": False},
+    {"type": "object", "minProperties": "many"},
+    {"type": "object", "properties": {"a": {"type": "no such type"}}},
+    {"type": "object", "properties": {"a": {"pattern": "(?=unknown to the engine)"}}},
+]
+
+
+def test_hostile_forms_take_bounded_time() -> None:
+    given = {"a": "a" * 40 + "!"}
+    for schema in HOSTILE:
+        assert answer_data(asked(schema), given) == given, schema  # it is left to the agent
+    form = asked({"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}})
+    assert answer_data(form, {"a": "a" * 60}) == {"a": "a" * 60}
+    with pytest.raises(InvalidParams):
+        answer_data(form, {"a": "a" * 60 + "!"})
+    found = violations({"type": "array", "items": {"type": "string"}}, list(range(3 * MAX_VIOLATIONS)))
+    assert len(found) == MAX_VIOLATIONS

@@ -1,8 +1,10 @@
 """Sessions that their owners share with the workspace: who sees them, who writes in them, and who said what."""
 
 import uuid
+from itertools import product
 
 import pytest
+from django.utils import timezone
 
 from agentkit import Completed, InputRequired
 from apps.a2a.requests import ListTasksRequest
@@ -10,13 +12,14 @@ from apps.a2a.tasks import list_tasks
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import Membership
 from apps.accounts.permissions import Role
+from apps.accounts.principals import ANONYMOUS, Principal
+from apps.conversations.forks import branches, editing
+from apps.conversations.forks.forking import fork
+from apps.conversations.queue import messages as queue
+from apps.conversations.queue.models import QueuedMessage
+from apps.conversations.sessions import commands, deletion
+from apps.conversations.sharing import shares
 from apps.engine import accept, cancel
-from apps.features.forks import branches, editing
-from apps.features.forks.forking import fork
-from apps.features.queue import messages as queue
-from apps.features.queue.models import QueuedMessage
-from apps.features.sessions import commands, deletion
-from apps.features.sharing import shares
 from apps.record import lineage, lookup, task_json
 from apps.record.content.composing import compose
 from apps.record.errors import ContextNotFound, TaskNotFound, UnsupportedOperation
@@ -28,6 +31,7 @@ from tests.members import member, signed_in
 from tests.working import begin, end, log_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("one query reads two conditions")]
+
 
 PRIVATE, WORKSPACE = Context.Sharing
 
@@ -65,56 +69,63 @@ def seen(principal, context):
     }
 
 
-def test_its_members_see_what_is_shared_and_nobody_else(talk, ada, bob, colleague):
+def test_members_see_what_is_shared_alone(talk, ada, bob, colleague):
     assert set(seen(colleague, talk).values()) == {True}
+    assert not Context.objects.of(colleague).exists()
+    assert Context.objects.shared_with(colleague).get() == talk
     elsewhere = bob.principal_in(bob.personal_workspace.pk)
     assert set(seen(elsewhere, talk).values()) == {False}, "in his own workspace"
+    commands.share_session(ada.principal, talk.pk, WORKSPACE)  # once again changes nothing
     commands.share_session(ada.principal, talk.pk, PRIVATE)
     assert set(seen(colleague, talk).values()) == {False}
     assert set(seen(ada.principal, talk).values()) == {True}
+    entries = AuditEntry.objects.filter(action=AuditAction.SESSION_SHARED).order_by("pk")
+    assert [one.details["sharing"] for one in entries] == [WORKSPACE, PRIVATE]
+    commands.share_session(ada.principal, talk.pk, WORKSPACE)
+    Membership.objects.filter(user=bob, workspace=ada.personal_workspace).delete()
+    for gone in (signed_in(bob).principal, bob.principal_in(ada.personal_workspace.pk)):
+        assert set(seen(gone, talk).values()) == {False}, "who is no member any more"
 
 
-def test_lists_of_ones_own_have_nothing_of_others(talk, colleague):
-    assert not Context.objects.of(colleague).exists()
-    assert Context.objects.shared_with(colleague).get() == talk
-
-
-def test_a_message_says_who_wrote_it_and_its_task_is_theirs(talk, ada, bob, colleague, echo, said):
-    sent = write(colleague, echo, talk, said("his"))
+def test_each_member_writes_in_their_own_name(talk, ada, bob, colleague, echo, said):
+    message = said("his")
+    sent = write(colleague, echo, talk, message)
     authors = {one.parts[0]["text"]: one.author for one in Message.objects.filter(context=talk, role="user")}
     assert authors == {"hers": ada, "his": bob}
-    assert Task.objects.get(pk=sent.task).owner == bob, "so it runs with his credentials and at his cost"
-    assert Task.objects.get(pk=sent.task).references == [str(Task.objects.earliest("created_at").pk)]
-    assert [task.task_id for task in begin(sent.run).references] == Task.objects.get(pk=sent.task).references
-    assert differences(talk.pk) == []
-
-
-def test_each_sender_has_message_ids_of_their_own(talk, ada, colleague, echo, said):
-    message = said("same")
-    his, hers = (write(who, echo, talk, message) for who in (colleague, ada.principal))
-    assert his.task != hers.task
     assert write(colleague, echo, talk, message).repeated
+    assert write(ada.principal, echo, talk, message).task != sent.task, "message ids are each sender's own"
+    task = Task.objects.get(pk=sent.task)
+    assert task.owner == bob, "so it runs with his credentials and at his cost"
+    assert task.references == [str(Task.objects.earliest("created_at").pk)]
+    held = begin(sent.run)
+    assert (held.task.owner, [one.task_id for one in held.references]) == (bob, task.references)
+    assert Run.objects.get(pk=sent.run).message.author == bob
+    commands.give_feedback(colleague, echo, task.references[0], commands.parse_feedback("5", ""))
+    assert differences(talk.pk) == []
+    cancel.cancel_by_id(ada.principal, echo, str(sent.task))
+    assert Task.objects.get(pk=sent.task).state == "canceled", "the owner may stop what others began"
+    named = accept.accept(ada.principal, echo, said(contextId="main"))
+    commands.share_session(ada.principal, named.context, WORKSPACE)
+    his = accept.accept(colleague, echo, said(contextId="main"))
+    assert his.context != named.context, "a name for a context is its owner's alone"
 
 
-def test_only_who_began_a_task_can_go_on_with_it(talk, ada, colleague, echo, said):
+def test_only_who_began_a_task_continues_it(talk, ada, colleague, echo, said):
     sent = write(ada.principal, echo, talk, said("again"))
     end(begin(sent.run), InputRequired("Which?"))
     before = log_of(talk.pk)
-    with pytest.raises(NotYourTask):
-        accept.accept(colleague, echo, said("this", taskId=str(sent.task)))
-    with pytest.raises(NotYourTask):
-        cancel.cancel_by_id(colleague, echo, str(sent.task))
+    for act in (
+        lambda: accept.accept(colleague, echo, said("this", taskId=str(sent.task))),
+        lambda: cancel.cancel_by_id(colleague, echo, str(sent.task)),
+        lambda: cancel.CANCEL.perform(colleague, Task.objects.get(pk=sent.task)),
+    ):
+        with pytest.raises(NotYourTask):
+            act()
     assert log_of(talk.pk) == before
     assert not lookup.waiting_tasks(colleague).exists()
 
 
-def test_the_owner_may_stop_what_others_began(talk, ada, colleague, echo, said):
-    sent = write(colleague, echo, talk, said("his"))
-    cancel.cancel_by_id(ada.principal, echo, str(sent.task))
-    assert Task.objects.get(pk=sent.task).state == "canceled"
-
-
-def test_what_a_session_is_called_and_who_sees_it_is_its_owners(talk, colleague, echo, countdown):
+def test_owner_alone_manages_the_session(talk, colleague, echo, countdown):
     before = log_of(talk.pk)
     for act in (
         lambda: commands.rename_session(colleague, talk.pk, "mine"),
@@ -134,26 +145,7 @@ def test_what_a_session_is_called_and_who_sees_it_is_its_owners(talk, colleague,
     assert log_of(talk.pk) == before
 
 
-def test_everybody_may_rate(talk, colleague, echo):
-    commands.give_feedback(colleague, echo, str(Task.objects.get().pk), commands.parse_feedback("5", ""))
-    assert log_of(talk.pk)[-1][1] == "feedback"
-
-
-def test_sharing_is_in_the_audit_once_for_each_change(talk, ada):
-    commands.share_session(ada.principal, talk.pk, WORKSPACE)
-    commands.share_session(ada.principal, talk.pk, PRIVATE)
-    entries = AuditEntry.objects.filter(action=AuditAction.SESSION_SHARED).order_by("pk")
-    assert [one.details["sharing"] for one in entries] == [WORKSPACE, PRIVATE]
-
-
-def test_a_name_for_a_context_is_its_owners_alone(ada, colleague, echo, said):
-    hers = accept.accept(ada.principal, echo, said(contextId="main"))
-    commands.share_session(ada.principal, hers.context, WORKSPACE)
-    his = accept.accept(colleague, echo, said(contextId="main"))
-    assert his.context != hers.context
-
-
-def test_a_fork_belongs_to_who_made_it_and_is_private(talk, ada, bob, colleague, echo, said):
+def test_fork_is_its_makers_and_private(talk, ada, bob, colleague, echo, said):
     made = fork(colleague, talk.pk, talk.last_event, reason="fork", key="one")
     assert (made.owner, made.is_shared) == (bob, False)
     assert fork(colleague, talk.pk, talk.last_event, reason="fork", key="one") == made
@@ -163,20 +155,15 @@ def test_a_fork_belongs_to_who_made_it_and_is_private(talk, ada, bob, colleague,
     assert branches.branch_points(ada.principal, talk) == []
     assert made not in [node.context for node in branches.tree(ada.principal, talk.pk).nodes]
     assert made in [node.context for node in branches.tree(colleague, talk.pk).nodes]
+    commands.share_session(ada.principal, talk.pk, PRIVATE)
+    assert [node.context for node in branches.tree(colleague, made.pk).nodes] == [made], "it stays his"
     deletion.delete_session(ada.principal, talk.pk)
     authors = [one.author for one in lineage.messages(made).filter(role="user").order_by("index")]
     assert authors == [ada, bob], "though the beginning now belongs to the fork"
     assert differences(made.pk) == []
 
 
-def test_a_fork_of_what_is_private_again_stays(talk, ada, colleague, echo, said):
-    made = fork(colleague, talk.pk, talk.last_event, reason="fork")
-    commands.share_session(ada.principal, talk.pk, PRIVATE)
-    assert [node.context for node in branches.tree(colleague, made.pk).nodes] == [made]
-    assert lineage.messages(made).count() == 2
-
-
-def test_one_edits_ones_own_messages(talk, ada, colleague, echo, said):
+def test_members_edit_their_own_messages(talk, ada, colleague, echo, said):
     hers = Message.objects.get(context=talk, role="user")
     his = Message.objects.get(task=write(colleague, echo, talk, said("his")).task)
     for who, other in ((colleague, hers), (ada.principal, his)):
@@ -188,20 +175,7 @@ def test_one_edits_ones_own_messages(talk, ada, colleague, echo, said):
     assert log_of(talk.pk) == before, "the fork is his secret, and cancels nothing here"
 
 
-def test_a_run_has_the_credentials_of_its_sender(talk, bob, colleague, echo, said):
-    sent = write(colleague, echo, talk, said("his"))
-    assert begin(sent.run).task.owner == bob
-    assert Run.objects.get(pk=sent.run).message.author == bob
-
-
-def test_who_is_no_member_any_more_sees_nothing(talk, ada, bob, colleague, echo, said):
-    write(colleague, echo, talk, said("his"))
-    Membership.objects.filter(user=bob, workspace=ada.personal_workspace).delete()
-    for gone in (signed_in(bob).principal, bob.principal_in(ada.personal_workspace.pk)):
-        assert set(seen(gone, talk).values()) == {False}
-
-
-def test_a_viewer_reads_and_writes_nothing(talk, ada, bob, colleague, echo, said):
+def test_viewers_read_and_write_nothing(talk, ada, bob, colleague, echo, said):
     sent = write(colleague, echo, talk, said("his"))
     end(begin(sent.run), InputRequired("Which?"))
     viewer, before = member(bob, ada, Role.VIEWER), log_of(talk.pk)
@@ -218,7 +192,7 @@ def test_a_viewer_reads_and_writes_nothing(talk, ada, bob, colleague, echo, said
     assert log_of(talk.pk) == before
 
 
-def test_a_queued_message_is_its_writers(talk, ada, bob, colleague):
+def test_queued_message_is_its_writers(talk, ada, bob, colleague):
     key = str(uuid.uuid4())
     queue.enqueue(colleague, talk, compose([{"text": "his"}], key=key))
     row = QueuedMessage.objects.get()
@@ -226,3 +200,71 @@ def test_a_queued_message_is_its_writers(talk, ada, bob, colleague):
         queue.remove(ada.principal, talk, row.pk)
     claimed = queue.claim_next(talk.pk)
     assert (claimed.principal.user_id, claimed.message["contextId"]) == (bob.pk, str(talk.pk))
+
+
+@pytest.fixture
+def sent(ada, echo, said):
+    return accept.accept(ada.principal, echo, said(contextId="talk"))
+
+
+def test_foreign_task_is_not_found_by_any_door(sent, bob, echo, said):
+    before = log_of(sent.context)
+    for door in (
+        lambda who: lookup.find_agent_task(who, echo, str(sent.task)),
+        lambda who: cancel.cancel_by_id(who, echo, str(sent.task)),
+        lambda who: accept.accept(who, echo, said(taskId=str(sent.task))),
+    ):
+        for stranger in (bob.principal, ANONYMOUS):
+            with pytest.raises(TaskNotFound):
+                door(stranger)
+    assert log_of(sent.context) == before
+
+
+def test_missing_and_foreign_tasks_sound_alike(sent, ada, bob, echo, countdown, said):
+    with pytest.raises(TaskNotFound) as foreign:
+        lookup.find_agent_task(bob.principal, echo, str(sent.task))
+    for agent, task_id in [(countdown, str(sent.task)), *((echo, one) for one in ("", "no", str(uuid.UUID(int=1))))]:
+        with pytest.raises(TaskNotFound) as missing:
+            lookup.find_agent_task(ada.principal, agent, task_id)
+        assert str(missing.value) == str(foreign.value), task_id
+    his = accept.accept(bob.principal, echo, said(contextId="talk", referenceTaskIds=[str(sent.task)]))
+    assert his.context != sent.context
+    assert Message.objects.filter(context=sent.context).count() == 1
+    assert Task.objects.get(pk=his.task).references == []
+
+
+@pytest.mark.services("SQL by hand")
+def test_ways_to_see_a_session_agree(sent, ada, bob, echo, countdown):
+    """Each caller sees the same sessions and tasks by queryset, by row, by hand-written SQL and by finder."""
+    first = Task.objects.get(pk=sent.task)
+    homes = [one.personal_workspace for one in (ada, bob)]
+    kinds = product([ada, bob, None], homes, [False, True], [echo, countdown], [None, timezone.now()])
+    rows = []
+    for number, (owner, home, is_shared, agent, deleted) in enumerate(kinds):
+        about = {"owner": owner, "workspace": home, "agent": agent}
+        said = {"context_id": f"talk {number}", "is_shared": is_shared, "deleted_at": deleted}
+        context = Context.objects.create(**about, **said, created_at=first.created_at, updated_at=first.created_at)
+        dates = {"created_at": first.created_at, "status_at": first.created_at}
+        task = Task.objects.create(**about, context=context, state="working", first_event=1, status_event=1, **dates)
+        rows.append((context, task))
+    reaches = [None, frozenset({echo.slug}), frozenset()]
+    cast = [Principal(agents=agents) for agents in reaches]
+    for person, home, role, agents in product([ada, bob], homes, [None, *Role], reaches):
+        cast.append(Principal(person.pk, home.pk, role=role, agents=agents, is_staff=agents is None))
+    made, counts = [context.pk for context, _ in rows], set()
+    for who in cast:
+        seen = {context for context, _ in rows if context.deleted_at is None and context.is_seen_by(who)}
+        seen = {context for context in seen if who.may_use(context.agent.slug)}
+        counts.add(len(seen))
+        known = Context.objects.filter(pk__in=made)
+        assert set(known.visible_to(who)) == seen, who
+        assert set(known.of(who)) | set(known.shared_with(who)) == seen, who
+        assert {context for context, _ in rows if Context.objects.find_or_none(who, str(context.pk))} == seen, who
+        named = {lookup.context_of(who, context.name_for(who)) for context, _ in rows}
+        reached = {one for one in named if one and who.may_use(one.agent.slug)}
+        assert reached == (seen if who.is_known else set()), who
+        tasks = {task for _, task in rows if who.may_use(task.agent.slug) and task.is_seen_by(who)}
+        assert set(Task.objects.visible_to(who).exclude(pk=first.pk)) == tasks, who
+        texts = {task for _, task in rows if who.may_use(task.agent.slug) and task_json.find(task.pk).is_seen_by(who)}
+        assert texts == tasks, who
+    assert len(counts) > 3

@@ -6,8 +6,7 @@ import json
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
+from django.db import transaction
 from django.urls import reverse
 
 from agentkit import Artifact as Made
@@ -16,7 +15,7 @@ from apps.agents import cards, identity
 from apps.agents.models import SigningKey
 from apps.agents.signing import clear_signers, revoke_key, rotate_key, signer_of
 from apps.engine import accept
-from apps.features.signing.signatures import INLINE_BYTES, Verdict, verdict_on, verdict_on_wire
+from apps.optional.signing.signatures import INLINE_BYTES, Verdict, verdict_on, verdict_on_wire
 from apps.record import projection, wire
 from apps.record.execution import Run
 from apps.record.models import Artifact, Event, Task
@@ -69,54 +68,54 @@ def verdicts(answer) -> list[Verdict]:
     return [verdict_on_wire(one, answer["id"], answer["contextId"]) for one in answer["artifacts"]]
 
 
-def test_what_was_delivered_is_good_in_the_record_and_on_the_wire(complete, signing):
+def test_delivered_artifact_is_good_everywhere(complete, signing):
     task = complete()
     assert verdict_on(only(task)) == Verdict.GOOD
     assert verdicts(shown(task)) == [Verdict.GOOD]
-    signature = shown(task)["artifacts"][0]["metadata"][cards.signature_extension_uri()]
+    signature = claims(shown(task))
     assert signature["agent"] == identity.did_of(signing)
     assert signature["inputSnapshot"] == Run.objects.get(task=task).input_hash
     assert cards.signature_extension_uri() in [one["uri"] for one in cards.card_extensions(signing)]
-
-
-def test_a_replay_gives_the_same_signatures(complete):
-    task = complete()
     rotate_key(task.agent)
-    assert projection.differences(task.context_id) == []
+    assert projection.differences(task.context_id) == [], "a replay gives the same signatures"
     [event] = Event.objects.filter(task=task, type="agent_complete")
     assert event.payload["signatures"]["one"] == only(task).signature
     Artifact.objects.filter(task=task).update(signature={})
     assert projection.differences(task.context_id) != []
 
 
-def test_what_was_streamed_or_kept_in_files_is_signed_as_a_whole(ada, signing, said, complete, settings):
+def test_streams_and_files_are_signed_whole(ada, signing, said, complete, settings):
     held = begin(accept.accept(ada.principal, signing, said()).run)
     say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
     end(held, Completed("done"))
-    row = only(held.task)
-    assert len(row.parts) == 2
-    assert verdict_on(row) == Verdict.GOOD
+    assert len(only(held.task).parts) == 2
+    assert verdict_on(only(held.task)) == Verdict.GOOD
     settings.INLINE_PART_BYTES = 1
     task = complete()
     assert all("stored" in part for part in only(task).parts if "url" not in part)
     assert verdict_on(only(task)) == Verdict.GOOD
     assert verdicts(shown(task)) == [Verdict.GOOD]
+    held = begin(accept.accept(ada.principal, signing, said()).run)
+    say(held, chunk("lines", "1\n"))
+    end(held, Failed("no"))
+    assert Artifact.objects.get(task=held.task).signature == {}, "nothing of a failed task is signed"
+
+
+def claims(answer):
+    return answer["artifacts"][0]["metadata"][cards.signature_extension_uri()]
 
 
 def changes():
     """All ways in which an answer may differ from the signed one."""
 
     def part(number, **values):
-        def change(answer):
-            answer["artifacts"][0]["parts"][number].update(values)
-
-        return change
+        return parts(lambda parts: parts[number].update(values))
 
     def artifact(**values):
         return lambda answer: answer["artifacts"][0].update(values)
 
     def claim(**values):
-        return lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension_uri()].update(values)
+        return lambda answer: claims(answer).update(values)
 
     def parts(change):
         return lambda answer: change(answer["artifacts"][0]["parts"])
@@ -150,9 +149,7 @@ def changes():
         "agent": claim(agent="did:web:127.0.0.1%3A8000:a2a:hello"),
         "time": claim(created="2026-01-01T00:00:00.000Z"),
         "input": claim(inputSnapshot="0" * 64),
-        "a claim less": lambda answer: answer["artifacts"][0]["metadata"][cards.signature_extension_uri()].pop(
-            "created"
-        ),
+        "a claim less": lambda answer: claims(answer).pop("created"),
         "no parts": artifact(parts=None),
         "a file that is none": parts(lambda parts: parts.append({"stored": {"sha256": "../../etc/passwd", "size": 1}})),
         "no signature in it": claim(signature=None),
@@ -160,7 +157,7 @@ def changes():
     }
 
 
-def test_anything_that_differs_from_what_was_signed_breaks_it(complete):
+def test_any_change_breaks_the_signature(complete):
     signed = shown(complete())
     assert verdicts(signed) == [Verdict.GOOD]
     for name, change in changes().items():
@@ -169,7 +166,7 @@ def test_anything_that_differs_from_what_was_signed_breaks_it(complete):
         assert verdicts(answer) == [Verdict.BROKEN], name
 
 
-def test_a_row_or_a_file_that_was_tampered_with_is_never_good(complete, settings):
+def test_tampered_row_or_file_is_never_good(complete, settings):
     row = only(complete())
     for field, value in (
         ("parts", [{"text": "hello"}]),
@@ -192,7 +189,7 @@ def test_a_row_or_a_file_that_was_tampered_with_is_never_good(complete, settings
     assert verdict_on(only(row.task)) == Verdict.BROKEN
 
 
-def test_neither_the_signature_of_another_artifact_does_nor_the_key_of_another_agent(complete, countdown):
+def test_foreign_signatures_and_keys_are_broken(complete, countdown):
     task = complete(Made([{"text": "a"}], artifact_id="a"), Made([{"text": "a"}], artifact_id="b"))
     answer = shown(task)
     first, second = answer["artifacts"]
@@ -207,7 +204,7 @@ def test_neither_the_signature_of_another_artifact_does_nor_the_key_of_another_a
             assert verdicts(shown(row.task)) == [Verdict.BROKEN]
 
 
-def test_rotation_keeps_old_signatures_good_and_revocation_does_not(complete):
+def test_revoked_keys_sign_nothing_rotated_ones_do(complete):
     row = only(complete())
     rotate_key(row.task.agent, "ES256")
     later = only(complete())
@@ -217,7 +214,7 @@ def test_rotation_keeps_old_signatures_good_and_revocation_does_not(complete):
     assert verdicts(shown(row.task)) == [Verdict.REVOKED]
 
 
-def test_a_key_that_nobody_knows_is_not_good_nor_one_that_cannot_be(complete):
+def test_unknown_keys_are_not_good(complete):
     row = only(complete())
     name = row.signature["signature"].rpartition(".")[2]
     for kid in ("\0" * 43, "x" * 43, "", None, ["x"]):
@@ -229,7 +226,7 @@ def test_a_key_that_nobody_knows_is_not_good_nor_one_that_cannot_be(complete):
     assert verdict_on(row) == Verdict.UNKNOWN_KEY
 
 
-def test_an_agent_that_does_not_sign_delivers_without_a_signature_also_where_it_writes_one(complete, countdown):
+def test_unsigning_agent_forges_no_signature(complete, countdown):
     row = only(complete(agent=countdown))
     assert row.signature == {}
     assert verdict_on(row) == Verdict.MISSING
@@ -241,45 +238,17 @@ def test_an_agent_that_does_not_sign_delivers_without_a_signature_also_where_it_
     assert verdicts(shown(task)) == [Verdict.BROKEN]
 
 
-def test_nothing_of_a_task_that_failed_is_signed(ada, signing, said):
-    held = begin(accept.accept(ada.principal, signing, said()).run)
-    say(held, chunk("lines", "1\n"))
-    end(held, Failed("no"))
-    assert Artifact.objects.get(task=held.task).signature == {}
-
-
-def test_a_signature_costs_no_statement(ada, signing, countdown, said):
-    def statements(agent) -> int:
-        held = begin(accept.accept(ada.principal, agent, said()).run)
-        with CaptureQueriesContext(connection) as captured:
-            end(held, Completed("done", [Made([{"text": "a"}])]), input_hash=held.input_hash)
-        if agent == signing:
-            assert only(held.task).signature["inputSnapshot"] == held.input_hash
-        assert verdict_on(only(held.task)) == (Verdict.GOOD if agent == signing else Verdict.MISSING)
-        return len(captured)
-
-    for agent in (signing, countdown):
-        statements(agent)
-    assert statements(signing) == statements(countdown)
-
-
-def test_a_key_that_was_made_in_a_transaction_that_failed_signs_nothing(signing):
+def test_unsignable_results_are_delivered_unsigned(complete, signing, settings):
+    """Numbers without a canonical form; an unreadable key. A key of a transaction that failed signs nothing."""
     with transaction.atomic():
         lost = signer_of(signing)
         transaction.set_rollback(True)
     assert signer_of(signing).kid != lost.kid
-
-
-def test_what_cannot_be_signed_is_delivered_without_a_signature(complete, settings):
-    """Numbers without a canonical form; an unreadable key."""
-    task = complete(Made([{"data": 2**53 + 1}]))
-    assert task.state == "completed"
-    assert verdict_on(only(task)) == Verdict.MISSING
-    clear_signers()
-    settings.MASTER_KEY = "A" * 43
-    task = complete()
-    assert task.state == "completed"
-    assert verdict_on(only(task)) == Verdict.MISSING
+    for result in ([Made([{"data": 2**53 + 1}])], []):
+        task = complete(*result)
+        assert (task.state, verdict_on(only(task))) == ("completed", Verdict.MISSING)
+        clear_signers()
+        settings.MASTER_KEY = "A" * 43
 
 
 def run(*words) -> int:
@@ -290,11 +259,21 @@ def run(*words) -> int:
     return 0
 
 
-def test_the_command_says_by_its_exit_status_what_it_found(complete, countdown, capsys):
-    task = complete()
+def test_command_tells_the_verdict_by_its_status(complete, countdown, tmp_path, capsys):
+    task, file = complete(), tmp_path / "task.json"
     assert run(str(task.pk)) == 0
     assert capsys.readouterr().out == "one: good\n"
     assert run(str(task.pk), "one") == 0
+    absent = "1f0e3dad-9990-4345-8c1b-b3e1f1a2c3d4"
+    for words in ([], ["nobody"], [absent], ["--file", "nowhere.json"], [str(task.pk), "another"]):
+        assert run(*words) == 1, words
+    answer = shown(task)
+    for wrapped in (answer, {"task": answer}, {"jsonrpc": "2.0", "id": 1, "result": {"task": answer}}):
+        file.write_text(json.dumps(wrapped))
+        assert run("--file", str(file)) == 0
+    for nothing in ("", "[]", "{}", '{"artifacts": 1, "id": 2}', '{"result": null}', "[" * 100_000):
+        file.write_text(nothing)
+        assert run("--file", str(file)) == 1, nothing
     assert run(str(complete(agent=countdown).pk)) == 6
     revoke_key(SigningKey.objects.get())
     assert run(str(task.pk)) == 5
@@ -304,27 +283,7 @@ def test_the_command_says_by_its_exit_status_what_it_found(complete, countdown, 
     assert run(str(task.pk)) == 4
 
 
-def test_what_cannot_be_verified_is_said_to_be_so(complete):
-    absent = "1f0e3dad-9990-4345-8c1b-b3e1f1a2c3d4"
-    for words in ([], ["nobody"], [absent], ["--file", "nowhere.json"], [str(complete().pk), "another"]):
-        assert run(*words) == 1, words
-
-
-def test_the_command_reads_answers_from_files(complete, tmp_path, capsys):
-    task = shown(complete())
-    for answer in (task, {"task": task}, {"jsonrpc": "2.0", "id": 1, "result": {"task": task}}, {"result": task}):
-        (tmp_path / "task.json").write_text(json.dumps(answer))
-        assert run("--file", str(tmp_path / "task.json")) == 0
-    broken = copy.deepcopy(task)
-    broken["artifacts"][0]["parts"][0]["text"] += "!"
-    (tmp_path / "task.json").write_text(json.dumps(broken))
-    assert run("--file", str(tmp_path / "task.json"), "one") == 3
-    for nothing in ("", "[]", "{}", '{"artifacts": 1, "id": 2}', '{"result": null}', "[" * 100_000):
-        (tmp_path / "task.json").write_text(nothing)
-        assert run("--file", str(tmp_path / "task.json")) == 1, nothing
-
-
-def test_links_to_our_own_files_stand_for_what_is_behind_them_and_others_are_broken(complete, monkeypatch):
+def test_links_stand_for_our_own_files_alone(complete, monkeypatch):
     monkeypatch.setattr(wire, "MAX_INLINE_BYTES", 1)
     answer = shown(complete(Made([{"text": LARGE_TEXT}, {"data": {"rows": [LARGE_TEXT]}}])))
     first, second = answer["artifacts"][0]["parts"]
@@ -341,7 +300,7 @@ def test_links_to_our_own_files_stand_for_what_is_behind_them_and_others_are_bro
     assert verdicts(answer) == [Verdict.GOOD]
 
 
-def test_operators_see_what_a_signature_is_worth(admin_client, complete):
+def test_operators_see_the_verdict(admin_client, complete):
     row = only(complete())
     where = reverse("admin:record_artifact_change", args=[row.pk])
     assert "did:web:127.0.0.1%3A8000:a2a:echo" in admin_client.get(where).content.decode()

@@ -6,6 +6,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from agentkit import Completed, Failed, InputRequired
+from apps.conversations.sessions import deletion
 from apps.engine import accept, cancel
 from apps.engine.claim import claim
 from apps.record import ledger, projection
@@ -43,7 +44,7 @@ def move(sent, *states):
 
 
 @pytest.mark.parametrize("old", S)
-def test_every_pair_of_states_is_as_the_table_says(ada, echo, said, old):
+def test_every_transition_is_as_the_table_says(ada, echo, said, old):
     for new in S:
         sent = accept.accept(ada.principal, echo, said())
         move(sent, *WAY_TO.get(old, [S.WORKING] if old == S.WORKING else [S.WORKING, old]))
@@ -58,29 +59,28 @@ def test_every_pair_of_states_is_as_the_table_says(ada, echo, said, old):
         assert projection.differences(sent.context) == []
 
 
-def test_terminal_states_are_those_that_nothing_follows():
+def test_terminal_states_have_no_successor():
     assert {state for state in S if not ALLOWED[state]} == TERMINAL_STATES
 
 
-def test_a_state_that_changed_around_the_ledger_is_not_overwritten(sent):
+def test_writes_go_through_the_tasks_own_log(sent, ada, echo, said):
     before = log_of(sent.context)
     with pytest.raises(StaleWrite), ledger.writing(sent.context) as log:  # noqa: PT012
         log.add(EventType.AGENT_STATUS, {"state": S.WORKING}, task=sent.task)
-        Task.objects.filter(pk=sent.task).update(state=S.CANCELED)
+        Task.objects.filter(pk=sent.task).update(state=S.CANCELED)  # around the ledger
     assert log_of(sent.context) == before
-
-
-def test_a_task_is_not_reached_through_the_log_of_another_context_nor_a_log_that_does_not_exist(sent, ada, echo, said):
     other = accept.accept(ada.principal, echo, said())
-    with pytest.raises(Task.DoesNotExist), ledger.writing(other.context) as log:
-        log.add(EventType.AGENT_STATUS, {"state": S.WORKING}, task=sent.task)
-    with pytest.raises(Task.DoesNotExist), ledger.writing(other.context) as log:
-        log.add(EventType.AGENT_STATUS, {"state": S.WORKING})
+    for named in ({"task": sent.task}, {}):
+        with pytest.raises(Task.DoesNotExist), ledger.writing(other.context) as log:
+            log.add(EventType.AGENT_STATUS, {"state": S.WORKING}, **named)
+    deletion.delete_session(ada.principal, other.context)
+    with pytest.raises(LeaseLost), ledger.writing(other.context) as log:
+        log.add(EventType.SESSION_RENAMED, {"title": "late"})
     with pytest.raises(Context.DoesNotExist), ledger.writing(uuid.uuid4()) as log:
         log.add(EventType.SESSION_RENAMED, {"title": "new"})
 
 
-def test_a_late_result_and_a_second_cancel_change_nothing(sent):
+def test_late_results_and_cancels_change_nothing(sent):
     held = begin(sent.run)
     cancel.cancel_task(Task.objects.get(pk=sent.task))
     before = log_of(sent.context)
@@ -94,7 +94,7 @@ def test_a_late_result_and_a_second_cancel_change_nothing(sent):
     assert log_of(sent.context) == before
 
 
-def test_a_late_cancel_leaves_a_note_and_a_late_message_is_refused_and_not_stored(sent, ada, echo, said):
+def test_late_cancel_is_noted_late_message_refused(sent, ada, echo, said):
     end(begin(sent.run), Completed("done"))
     before = log_of(sent.context)
     with pytest.raises(TaskNotCancelable):
@@ -107,7 +107,7 @@ def test_a_late_cancel_leaves_a_note_and_a_late_message_is_refused_and_not_store
     assert log_of(sent.context) == before
 
 
-def test_a_second_worker_changes_nothing_and_leaves_a_note_nor_is_a_finished_run_to_be_had_again(sent):
+def test_second_worker_leaves_a_note_alone(sent):
     held = begin(sent.run, "the first")
     before = log_of(sent.context)
     assert claim(sent.run, "the second") is None
@@ -144,7 +144,7 @@ def execute(statement, task):
 
 
 @pytest.mark.parametrize("state", FINISHED)
-def test_the_database_refuses_to_change_a_finished_task_whoever_asks(sent, state):
+def test_database_refuses_changes_of_finished_tasks(sent, state):
     move(sent, *FINISHED[state])
     before = projection.row_values(Task.objects.get(pk=sent.task))
     for change in CHANGES:
@@ -155,6 +155,6 @@ def test_the_database_refuses_to_change_a_finished_task_whoever_asks(sent, state
     Task.objects.get(pk=sent.task).delete()
 
 
-def test_the_database_leaves_unfinished_tasks_to_the_ledger(sent):
+def test_database_leaves_unfinished_tasks_to_the_ledger(sent):
     for change in reversed(CHANGES):
         execute(f"UPDATE record_task SET {change}", sent.task)

@@ -1,16 +1,24 @@
-"""Switching a conversation's agent: the log records it, and running tasks continue."""
+"""Switching a conversation's agent; what messages tell and cost: authors, invisible texts, usage of models."""
 
 import pytest
 
-from agentkit import Completed, InputRequired
+from agentkit import Completed, InputRequired, Usage
+from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
+from apps.agents import versions
 from apps.agents.models import Agent
+from apps.conversations.sessions import commands, deletion
+from apps.conversations.sessions.commands import switch_agent
 from apps.engine import accept
-from apps.features.sessions import deletion
-from apps.features.sessions.commands import switch_agent
 from apps.record import projection
+from apps.record.content import composing
+from apps.record.content.parts import is_blank
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
+from apps.record.events import EventType
+from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
+from apps.record.projection import Author, assemble_parts
+from apps.record.runs import UsageTotals
 from tests.emptying import rewrite, without_hashes
 from tests.working import begin, end
 
@@ -27,7 +35,7 @@ def authors(context):
     return [one.agent.slug if one.agent else None for one in rows]
 
 
-def test_what_is_said_after_it_is_for_the_other_agent_and_what_runs_goes_on(ada, echo, countdown, talk, said):
+def test_later_messages_are_for_the_other_agent(ada, echo, countdown, talk, said):
     held = begin(talk.run)
     assert switch_agent(ada.principal, talk.context, countdown)
     after = accept.accept(ada.principal, countdown, said("next", contextId="talk"))
@@ -43,51 +51,41 @@ def test_what_is_said_after_it_is_for_the_other_agent_and_what_runs_goes_on(ada,
     assert projection.differences(talk.context) == []
 
 
-def test_an_answer_goes_to_who_asked_and_the_next_task_refers_to_what_that_agent_made(ada, echo, countdown, talk, said):
+def test_tasks_stay_with_their_agents(ada, echo, countdown, talk, said):
     end(begin(talk.run), InputRequired("Which?", slot="word"))
-    switch_agent(ada.principal, talk.context, countdown)
-    held = begin(accept.accept(ada.principal, echo, said("this", taskId=str(talk.task))).run)
-    assert held.agent == echo
-    end(held, Completed("mine"))
-    after = accept.accept(ada.principal, countdown, said("shorter", contextId="talk"))
-    assert Task.objects.get(pk=after.task).references == [str(talk.task)]
-
-
-def test_an_agent_takes_new_tasks_only_where_the_conversation_is_with_it(ada, echo, countdown, talk, said):
     with pytest.raises(InvalidParams, match="belongs to another agent"):
         accept.accept(ada.principal, countdown, said(contextId="talk"))
     switch_agent(ada.principal, talk.context, countdown)
+    held = begin(accept.accept(ada.principal, echo, said("this", taskId=str(talk.task))).run)
+    assert held.agent == echo, "an answer goes to who asked"
+    end(held, Completed("mine"))
+    after = accept.accept(ada.principal, countdown, said("shorter", contextId="talk"))
+    assert Task.objects.get(pk=after.task).references == [str(talk.task)]
     with pytest.raises(InvalidParams, match="belongs to another agent"):
         accept.accept(ada.principal, echo, said(contextId="talk"))
     assert switch_agent(ada.principal, talk.context, echo)
     assert accept.accept(ada.principal, echo, said(contextId="talk")).context == talk.context
 
 
-def test_an_agent_that_the_caller_may_not_use_is_refused(ada, countdown, talk):
+def test_switches_that_may_not_be_are_refused(ada, bob, echo, countdown, talk, said):
+    child = accept.accept(ada.principal, echo, said(), sender=f"task:{talk.task}", parent=talk.task)
+    with pytest.raises(UnsupportedOperation, match=r"another agent.s task"):
+        switch_agent(ada.principal, child.context, countdown)
     for fields in ({"access": "groups"}, {"access": "users", "is_enabled": False}):
         Agent.objects.filter(pk=countdown.pk).update(**fields)
         countdown.refresh_from_db()
         with pytest.raises(UnsupportedOperation, match="may not use it"):
             switch_agent(ada.principal, talk.context, countdown)
-    assert not Event.objects.filter(type="agent_switched").exists()
-
-
-def test_somebody_elses_conversation_is_not_found_nor_is_one_that_was_cleared(ada, bob, echo, countdown, talk):
     for stranger in (bob.principal, ANONYMOUS):
         with pytest.raises(ContextNotFound):
             switch_agent(stranger, talk.context, countdown)
     deletion.delete_context(ada.principal, echo, "talk")
     with pytest.raises(ContextNotFound):
         switch_agent(ada.principal, talk.context, countdown)
+    assert not Event.objects.filter(type="agent_switched").exists()
 
 
-def test_a_conversation_that_an_agent_began_stays_with_whom_it_called(ada, echo, countdown, talk, said):
-    child = accept.accept(ada.principal, echo, said(), sender=f"task:{talk.task}", parent=talk.task)
-    with pytest.raises(UnsupportedOperation, match=r"another agent.s task"):
-        switch_agent(ada.principal, child.context, countdown)
-
-
-def test_a_log_that_does_not_say_who_wrote_gives_the_same_rows(ada, echo, countdown, talk, said):
+def test_old_log_without_authors_gives_the_rows(ada, echo, countdown, talk, said):
     """In old logs, the author is the task's agent, or for answers the conversation's."""
     end(begin(talk.run), Completed("mine"))
     for event in Event.objects.filter(payload__has_key="agent"):
@@ -98,7 +96,7 @@ def test_a_log_that_does_not_say_who_wrote_gives_the_same_rows(ada, echo, countd
     assert projection.differences(talk.context) == []
 
 
-def test_the_agent_is_set_up_for_the_conversation_and_again_without_being_switched(ada, echo, countdown, talk):
+def test_agent_is_set_up_for_the_conversation(ada, echo, countdown, talk):
     def options():
         assert projection.differences(talk.context) == []
         return Context.objects.get().options
@@ -119,7 +117,7 @@ def test_the_agent_is_set_up_for_the_conversation_and_again_without_being_switch
     assert options() == {}
 
 
-def test_what_an_agent_cannot_be_set_to_is_refused(ada, echo, talk):
+def test_unusable_options_are_refused(ada, echo, talk):
     for options, sentence in [
         ({"credentials": "calendar"}, "credentials"),
         ({"text": "x" * 16_400}, "larger than 16,384 bytes"),
@@ -135,3 +133,101 @@ def test_what_an_agent_cannot_be_set_to_is_refused(ada, echo, talk):
     echo.refresh_from_db()
     with pytest.raises(InvalidParams, match="takes no options"):
         switch_agent(ada.principal, talk.context, echo, {"tone": "dry"})
+
+
+def authors_of(context):
+    return list(projection.read_authors(Event.objects.filter(context=context).order_by("index")).values())
+
+
+def change(agent, name):
+    agent.name = name
+    agent.save()
+    versions.save_version(agent, versions.hosted_content(agent))
+
+
+def test_run_has_the_version_of_its_beginning(ada, echo, said):
+    first = accept.accept(ada.principal, echo, said(contextId="talk"))
+    held = begin(first.run)
+    change(echo, "Echo, louder")
+    end(held, Completed("one"))
+    second = accept.accept(ada.principal, echo, said(contextId="talk"))
+    end(begin(second.run), Completed("two"))
+    assert authors_of(first.context) == [Author(echo.pk, first.run, 1), Author(echo.pk, second.run, 2)]
+    start = Event.objects.get(type="agent_start", run=first.run)
+    rewrite(Event.objects.filter(pk=start.pk), payload={k: v for k, v in start.payload.items() if k != "version"})
+    assert authors_of(first.context)[0] == Author(echo.pk, first.run, None), "a log from before does not say it"
+
+
+def chunk(*parts, joined=True) -> Event:
+    payload = {"artifact": {"artifactId": "a", "parts": list(parts)}, "append": joined, "lastChunk": False}
+    return Event(type=EventType.ARTIFACT_UPDATE, payload=payload | ({"joined": True} if joined else {}))
+
+
+def test_joined_chunks_continue_texts_of_one_kind():
+    plain, code, data = {"text": "a"}, {"text": "b", "mediaType": "text/x-python"}, {"data": 1}
+    for chunks, parts in (
+        ([chunk(plain), chunk(plain), chunk(plain)], [{"text": "aaa"}]),
+        ([chunk(plain), chunk(plain, joined=False)], [plain, plain]),
+        ([chunk(plain), chunk(plain, plain)], [{"text": "aa"}, plain]),
+        ([chunk(plain), chunk(code), chunk(code), chunk(plain)], [plain, code | {"text": "bb"}, plain]),
+        ([chunk(data), chunk(data), chunk(plain)], [data, data, plain]),
+    ):
+        assert assemble_parts(chunks) == parts
+
+
+NOTHING = ["\u200b", "\u2066\u202e", "\u3164\uffa0", "\u2800", "\U000e0041\U000e007f", " \ufeff\n\u00ad", "\ufe0f"]
+SOMETHING = ["a\u200b", "👩\u200d💻", "می\u200cخواهم", ".", "\u2801"]
+
+
+@pytest.mark.parametrize("text", NOTHING)
+def test_invisible_texts_are_refused(ada, echo, text):
+    with pytest.raises(InvalidParams):
+        composing.parts_of(text)
+    with pytest.raises(InvalidParams):
+        commands.create_session(ada.principal, echo, title=text)
+    assert not Context.objects.exists()
+    session = commands.create_session(ada.principal, echo, title="Seen").context
+    with pytest.raises(InvalidParams):
+        commands.rename_session(ada.principal, session.pk, text)
+
+
+def test_invisible_characters_beside_others_are_taken(ada, echo, said):
+    for text in SOMETHING:
+        assert not is_blank(text)
+        accept.accept(ada.principal, echo, said(text))
+
+
+def spent(*told: Usage) -> UsageTotals:
+    added = UsageTotals()
+    for usage in told:
+        added.add(usage)
+    return added
+
+
+def test_usage_is_added_up_by_model():
+    added = spent(Usage("large", 1, 10, 2), Usage("small", 2, 5, 1), Usage("large", 1, 100, 20))
+    assert added.as_json == {
+        "requests": 4, "inputTokens": 115, "outputTokens": 23,
+        "models": {
+            "large": {"requests": 2, "inputTokens": 110, "outputTokens": 22},
+            "small": {"requests": 2, "inputTokens": 5, "outputTokens": 1},
+        },
+    }  # fmt: skip
+    assert added.lines == ["large: 2 requests, 110 tokens in, 22 out", "small: 2 requests, 5 tokens in, 1 out"]
+    turns = [spent(Usage("large", 1, 1000, 2)).as_json, {}, spent(Usage("large", 1, 234, 3)).as_json]
+    assert UsageTotals.of(turns).lines == ["large: 2 requests, 1,234 tokens in, 5 out"]
+    assert (UsageTotals().as_json, UsageTotals.of([{}, {}]).lines) == ({}, [])
+    for odd in (-1, 10**30, 2.5, float("nan"), "many", None, True):
+        counted = spent(Usage("model", 1, 2, odd)).as_json["outputTokens"]
+        assert (counted, type(counted)) == (2 if odd == 2.5 else 0, int), odd
+
+
+@pytest.mark.django_db
+def test_operators_see_usage_of_run_and_task(client, ada, echo, said):
+    held = begin(accept.accept(ada.principal, echo, said()).run)
+    end(held, Completed("done"), usage=spent(Usage("<large>", 1, 1000, 2)).as_json)
+    run = Run.objects.get()
+    client.force_login(User.objects.create_superuser("root@example.org", "correct horse"))
+    for page in (f"run/{run.pk}", f"task/{run.task_id}"):
+        shown = client.get(f"/admin/record/{page}/", follow=True).content.decode()
+        assert "&lt;large&gt;: 1 request, 1,000 tokens in, 2 out" in shown

@@ -16,7 +16,7 @@ from apps.engine.accept import accept
 from apps.record import sync
 from apps.record.execution import Run
 from apps.record.models import Event
-from db import sql
+from parley.db import sql
 from tests.working import begin, chunk, end, say
 
 pytestmark = [
@@ -39,7 +39,7 @@ def _wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("_wrong_clock")
-def test_a_follower_misses_nothing_of_a_worker_whose_clock_is_wrong(ada: User, echo: Agent) -> None:
+def test_wrong_clock_hides_no_event(ada: User, echo: Agent) -> None:
     before = sync.current_position(ada.principal)
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     receipt = accept(ada.principal, echo, message)
@@ -54,7 +54,7 @@ def test_a_follower_misses_nothing_of_a_worker_whose_clock_is_wrong(ada: User, e
     assert (missed.after, missed.last) == (0, events.count())
 
 
-def test_one_reading_after_a_pause_changes_no_clock() -> None:
+def test_one_reading_changes_no_clock() -> None:
     right = sql.database_time()
     sql.note_time(right - HOUR)
     assert abs(sql.corrected_time() - timezone.now()) < MINUTE

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
-import outbound
+from parley import outbound
 from tests.remote.card_server import CardServer, serving
 
 

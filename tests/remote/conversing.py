@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import cancel, send
@@ -17,6 +16,7 @@ from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Artifact, Event, Task
 from apps.remote.registration import register_remote
+from parley import db
 
 JSON = dict[str, Any]
 SOON = 20.0  # seconds
@@ -31,6 +31,7 @@ class Talk:
     user: User
     agent: Agent
     context_id: str = ""
+    patience: float = SOON
 
     async def say(self, text: str = "hello", *, task: Task | None = None, **fields: Any) -> Task:
         """Send a message; returns its task at once."""
@@ -48,7 +49,7 @@ class Talk:
         return await self.settled(await self.say(text, task=task, **fields))
 
     async def settled(self, task: Task) -> Task:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(self.patience):
             after = await db.run(_newest_message, task)
             return await send.wait_until_settled(task.context_id, task.pk, after, lambda found: _task(found.pk))
 

@@ -7,18 +7,18 @@ import json
 import uuid
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, unquote_plus, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote_plus
 
 import httpx
 from http_message_signatures import HTTPMessageVerifier, MappingKeyResolver, VerifyResult
 from http_message_signatures.algorithms import ED25519
 from joserfc.jwk import import_key
 
-import outbound
 from apps.agents import identity
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import house_workspace
-from outbound.transports import Transport
+from parley import outbound
+from parley.outbound.transports import Transport
 from tests.outbound.receiving import answer
 from tests.remote import card_server
 
@@ -26,12 +26,9 @@ JSON_TYPE = "Content-Type: application/json"
 
 
 def card(url: str, schemes: dict[str, Any] | None = None, *alternatives: dict[str, list[str]], **more: Any) -> Any:
-    wanted = {"securitySchemes": schemes or {}, "securityRequirements": [required(one) for one in alternatives]}
-    return card_server.card(url, **{"name": "Vault", **wanted, **more})
-
-
-def required(schemes: dict[str, list[str]]) -> Any:
-    return {"schemes": {name: {"list": scopes} for name, scopes in schemes.items()}}
+    wanted = [{"schemes": {name: {"list": scopes} for name, scopes in one.items()}} for one in alternatives]
+    more = {"name": "Vault", "securitySchemes": schemes or {}, "securityRequirements": wanted} | more
+    return card_server.card(url, **more)
 
 
 def registered(said: Any, slug: str = "vault", **fields: Any) -> Agent:
@@ -60,10 +57,6 @@ def oauth2_scheme(token_url: str, flow: str = "clientCredentials") -> Any:
     return {"oauth2SecurityScheme": {"flows": {flow: {"tokenUrl": token_url, "scopes": {"read": "Reads."}}}}}
 
 
-def open_id(url: str) -> Any:
-    return {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}
-
-
 def client(**options: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=Transport(outbound.exchange()), **options)
 
@@ -71,21 +64,12 @@ def client(**options: Any) -> httpx.AsyncClient:
 class Request:
     def __init__(self, content: bytes) -> None:
         head, _, self.body = content.partition(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")
-        self.method, self.target, _ = lines[0].split(" ")
-        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
-
-    @property
-    def path(self) -> str:
-        return urlsplit(self.target).path
-
-    @property
-    def query(self) -> dict[str, list[str]]:
-        return parse_qs(urlsplit(self.target).query)
-
-    @property
-    def form(self) -> dict[str, str]:
-        return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
+        first, *lines = head.decode("latin-1").split("\r\n")
+        self.method, target, _ = first.split(" ")
+        self.path, _, query = target.partition("?")
+        self.query = parse_qs(query)
+        self.form = dict(parse_qsl(self.body.decode()))
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
 
 
 def letting_in(is_known: Callable[[Request], bool]) -> Any:

@@ -24,9 +24,7 @@ ENDED = ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TA
 
 
 class RpcError(Exception):
-    def __init__(
-        self, code: int, message: str = "no", status: int = 200, headers: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, code: int, message: str = "no", status: int = 200, headers: Any = None) -> None:
         super().__init__(message)
         self.code, self.status, self.headers = code, status, headers
 
@@ -37,11 +35,10 @@ class Scripted:
     Attributes:
         requests: (method, params) of each.
         headers: of each request.
-        callers: the client port of each request, one per connection.
         task: the answer to GetTask, which CancelTask ends; None: no task.
         sent: the answer to SendMessage and SendStreamingMessage: a function from params to events, or RpcError.
         subscribed: the same for SubscribeToTask.
-        others: answers to other methods by name, such as those of 0.3.
+        others: answers to methods by name, such as those of 0.3, before the usual ones; a list is a stream.
         unknown: methods that it does not know.
         is_down: answers everything with a bare 503; `refused` counts them.
         authorization: the header that a request must have, if any.
@@ -51,11 +48,10 @@ class Scripted:
         self.url = ""
         self.requests: list[tuple[str, JSON]] = []
         self.headers: list[dict[str, str]] = []
-        self.callers: set[int] = set()
         self.task: JSON | None = None
         self.sent: Callable[[JSON], AsyncIterator[JSON]] = nothing
         self.subscribed: Callable[[JSON], AsyncIterator[JSON]] = nothing
-        self.others: dict[str, JSON] = {}
+        self.others: dict[str, Any] = {}
         self.unknown: tuple[str, ...] = ()
         self.is_down, self.refused = False, 0
         self.authorization = ""
@@ -73,6 +69,11 @@ class Scripted:
     def is_at(self, state: str, text: str = "", artifacts: list[JSON] | None = None, **more: Any) -> None:
         self.task = task(state, text, artifacts or [], **more)
 
+    def tells(self, state: str, text: str = "", *before: JSON, **more: Any) -> None:
+        """A task that comes to this state, after these events."""
+        self.sent = events({"task": task()}, *before, now(state, text, **more))
+        self.is_at(state, text, **more)
+
     async def answer(self, request: Request) -> Response:
         if self.is_down:
             self.refused += 1
@@ -81,12 +82,16 @@ class Scripted:
             return Response(status_code=401, headers={"WWW-Authenticate": 'Basic realm="vault"'})
         body = json.loads(await request.body())
         self.headers.append(dict(request.headers))
-        if request.client:
-            self.callers.add(request.client.port)
         method, params = body["method"], body.get("params", {})
         self.requests.append((method, params))
         try:
             match method:
+                case _ if method in self.unknown:
+                    raise RpcError(-32601, "There is no such method.")
+                case _ if isinstance(given := self.others.get(method), list):
+                    return _stream(body["id"], events(*given)(params))
+                case _ if given is not None:
+                    result = given
                 case "SendStreamingMessage":
                     return _stream(body["id"], self.sent(params))
                 case "SubscribeToTask":
@@ -95,9 +100,7 @@ class Scripted:
                     return _stream(body["id"], self.subscribed(params))
                 case "SendMessage":
                     result = await anext(aiter(self.sent(params)))
-                case _ if method in self.others:
-                    result = self.others[method]
-                case _ if method in self.unknown or method.startswith("message/"):
+                case _ if method.startswith("message/"):
                     raise RpcError(-32601, "There is no such method.")
                 case "GetTask" | "CancelTask" if self.task is None:
                     raise RpcError(-32001, "There is no such task.")
@@ -140,15 +143,9 @@ def in_turn(*plays: Callable[[JSON], AsyncIterator[JSON]]) -> Callable[[JSON], A
     return lambda params: (left.pop(0) if len(left) > 1 else left[0])(params)
 
 
-def task(
-    state: str = "WORKING", text: str = "", artifacts: list[JSON] | None = None, key: str = "t1", **more: Any
-) -> JSON:
-    return {
-        "id": key,
-        "contextId": "c1",
-        "status": status(state, text, **more),
-        **({"artifacts": artifacts} if artifacts else {}),
-    }
+def task(state: str = "WORKING", text: str = "", artifacts: Any = None, key: str = "t1", **more: Any) -> JSON:
+    made = {"artifacts": artifacts} if artifacts else {}
+    return {"id": key, "contextId": "c1", "status": status(state, text, **more), **made}
 
 
 def status(state: str, text: str = "", **more: Any) -> JSON:

@@ -1,56 +1,47 @@
 """Calls to the SDK's server, over each binding and version that Parley knows."""
 
+import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
 
 import pytest
-from a2a.types import AgentCard
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from apps.remote import a2a_client, cards
 from apps.remote.a2a_client import Peer
-from apps.remote.errors import BadCard, Refused
-from tests.remote.peers import acting
-from tests.remote.peers.starting import running
-from tests.remote.reaching import JSON, card_at, said
+from apps.remote.errors import BadCard, Refused, Unreachable
+from apps.remote.models import RemoteAgent
+from parley import db
+from tests.outbound.receiving import server
+from tests.remote import peers
+from tests.remote.conversing import until
+from tests.remote.reaching import JSON, answer, card_at, event, head, said, task
+from tests.remote.registered import remote_agent
+from tests.remote.scripted import Scripted, events, refusing, serving, serving_app
 
 pytestmark = pytest.mark.usefixtures("outward")
 
 WAYS = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
-KINDS = {"task", "message", "statusUpdate", "artifactUpdate"}
+each_way = pytest.mark.parametrize("way", WAYS, ids="-".join)
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with running("tests.remote.peers.sdk_server") as base:
-        yield base
+def reached(way: tuple[str, str], **options: bool) -> AbstractAsyncContextManager[Peer]:
+    return a2a_client.connect(card_at(peers.peer().url, *way, **options))
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: "-".join(way))
-def way(request: pytest.FixtureRequest) -> tuple[str, str]:
-    return request.param
+async def all_of(peer: Peer, text: str, *configuration: JSON, streaming: bool = True, **fields: object) -> list[JSON]:
+    return [event async for event in peer.send({**said(text), **fields}, *configuration, streaming=streaming)]
 
 
-@asynccontextmanager
-async def reached(url: str, way: tuple[str, str] = WAYS[0], **options: bool) -> AsyncIterator[Peer]:
-    async with a2a_client.connect(card_at(url, *way, **options)) as peer:
-        yield peer
-
-
-async def all_of(peer: Peer, text: str, **options: bool) -> list[JSON]:
-    return [event async for event in peer.send(said(text), **options)]
-
-
-async def answer_of(peer: Peer, text: str, **fields: object) -> JSON:
-    [answer] = [event async for event in peer.send({**said(text), **fields}, streaming=False)]
+async def answer_of(peer: Peer, text: str, *configuration: JSON, **fields: object) -> JSON:
+    [answer] = await all_of(peer, text, *configuration, streaming=False, **fields)
     return answer["task"]
-
-
-async def begun(peer: Peer) -> str:
-    """The id of a task that is not waited for."""
-    [answer] = [event async for event in peer.send(said("wait"), {"returnImmediately": True}, streaming=False)]
-    assert answer["task"]["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
-    return answer["task"]["id"]
 
 
 def texts(events: list[JSON]) -> str:
@@ -58,43 +49,42 @@ def texts(events: list[JSON]) -> str:
     return "".join(part["text"] for artifact in updates for part in artifact["parts"])
 
 
-async def test_a_stream_comes_as_events_of_1_0_whatever_the_agent_speaks(url, way):
-    async with reached(url, way) as peer:
+@each_way
+async def test_streams_come_as_events_of_1_0(way):
+    async with reached(way) as peer:
         events = await all_of(peer, "count 4")
         failed = (await all_of(peer, "fail"))[-1]["statusUpdate"]["status"]
         [message] = await all_of(peer, "message hi")
-    assert [next(iter(event)) for event in events] == ["task", *["artifactUpdate"] * 4, "statusUpdate"]
-    assert all(len(event) == 1 and set(event) <= KINDS for event in events)
+    assert [list(event) for event in events] == [["task"], *[["artifactUpdate"]] * 4, ["statusUpdate"]]
     assert texts(events) == "1 2 3 4 "
     assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert (failed["state"], failed["message"]["parts"]) == (
-        "TASK_STATE_FAILED",
-        [{"text": "This went wrong, as was asked."}],
-    )
+    assert failed["state"] == "TASK_STATE_FAILED"
+    assert failed["message"]["parts"] == [{"text": "This went wrong, as was asked."}]
     assert message["message"]["parts"] == [{"text": "hi"}]
 
 
-async def test_one_answer_is_the_task_as_it_ended_and_a_question_goes_on_in_it(url, way):
-    async with reached(url, way) as peer:
+@each_way
+async def test_single_answers_are_tasks_that_go_on(way):
+    async with reached(way) as peer:
         done = await answer_of(peer, "hello")
         [message] = await all_of(peer, "message hi", streaming=False)
         asked = await answer_of(peer, "ask")
-        ids = {"taskId": asked["id"], "contextId": asked["contextId"]}
-        events = [event async for event in peer.send(said("blue", **ids))]
+        events = await all_of(peer, "blue", taskId=asked["id"], contextId=asked["contextId"])
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [one["parts"] for one in done["artifacts"]] == [[{"text": "hello"}]]
     assert message["message"]["parts"] == [{"text": "hi"}]
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert asked["status"]["message"]["parts"] == [{"text": "Which word?"}]
     assert texts(events) == "It was blue."
-    async with reached(url, way, streams=False) as peer:
+    async with reached(way, streams=False) as peer:
         [answer] = await all_of(peer, "hello")
     assert answer["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_work_is_looked_at_followed_canceled_and_told_by_webhook(url, way):
+@each_way
+async def test_work_is_got_followed_canceled_and_hooked(way):
     config = {"id": "w", "url": "http://127.0.0.1:9/hook", "token": "secret"}
-    async with reached(url, way) as peer:
+    async with reached(way) as peer:
         sending = peer.send(said("wait"))
         task_id = (await anext(sending))["task"]["id"]
         assert (await peer.get(task_id))["id"] == task_id
@@ -104,17 +94,19 @@ async def test_work_is_looked_at_followed_canceled_and_told_by_webhook(url, way)
         assert (await peer.cancel(task_id))["status"]["state"] == "TASK_STATE_CANCELED"
         *_, last = [event async for event in sending]
         assert last["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
-        other = await begun(peer)
-        kept = await peer.set_webhook(other, config)
-        await peer.cancel(other)
-        assert (kept["taskId"], kept["url"], kept["token"]) == (other, config["url"], "secret")
+        other = await answer_of(peer, "wait", {"returnImmediately": True})
+        assert other["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+        kept = await peer.set_webhook(other["id"], config)
+        await peer.cancel(other["id"])
+        assert (kept["taskId"], kept["url"], kept["token"]) == (other["id"], config["url"], "secret")
 
 
-async def test_what_is_sent_and_what_is_kept_arrive_as_they_were_given(url, way):
+@each_way
+async def test_files_data_and_metadata_arrive_unchanged(way):
     raw = base64.b64encode(b"\x00\xff" * 100).decode()
     file = {"raw": raw, "filename": "bytes.bin", "mediaType": "application/octet-stream"}
     about = {"https://example.org/x": {"n": 1, "deep": [True, None, "ü\u2028"]}}
-    async with reached(url, way) as peer:
+    async with reached(way) as peer:
         took = await answer_of(peer, "", parts=[file])
         made = await answer_of(peer, "file")
         seen = await answer_of(peer, "look", metadata=about, parts=[{"text": "look"}, {"data": {"n": 2}}])
@@ -122,9 +114,9 @@ async def test_what_is_sent_and_what_is_kept_arrive_as_they_were_given(url, way)
         whole = await peer.get(took["id"])
         if way[1] == "1.0":  # for 0.3, 0 means no limit
             assert "history" not in await peer.get(took["id"], history_length=0)
-    assert took["artifacts"][0]["parts"] == [{"text": acting.described("bytes.bin", b"\x00\xff" * 100)}]
+    assert took["artifacts"][0]["parts"] == [{"text": peers.described("bytes.bin", b"\x00\xff" * 100)}]
     [part] = made["artifacts"][0]["parts"]
-    assert base64.b64decode(part["raw"]) == acting.FILE
+    assert base64.b64decode(part["raw"]) == peers.FILE
     assert (part["filename"], part["mediaType"]) == ("all.bin", "application/octet-stream")
     [part] = seen["artifacts"][0]["parts"]
     assert (part["data"]["metadata"], part["data"]["parts"][1]["data"]) == (about, {"n": 2})
@@ -133,8 +125,9 @@ async def test_what_is_sent_and_what_is_kept_arrive_as_they_were_given(url, way)
     assert [message["parts"][0]["filename"] for message in whole["history"]] == ["bytes.bin"]
 
 
-async def test_what_the_agent_refuses_has_its_name_and_words(url, way):
-    async with reached(url, way) as peer:
+@each_way
+async def test_refusals_have_a_reason(way):
+    async with reached(way) as peer:
         with pytest.raises(Refused, match="refused") as refused:
             await peer.get("nobody-knows")
         assert refused.value.reason == "TASK_NOT_FOUND"
@@ -145,20 +138,12 @@ async def test_what_the_agent_refuses_has_its_name_and_words(url, way):
         assert refused.value.reason == "TASK_NOT_CANCELABLE"
 
 
-async def test_an_id_cannot_lead_to_another_address(url):
-    async with reached(url, ("HTTP+JSON", "1.0")) as peer:
+async def test_an_id_cannot_lead_to_another_address():
+    async with reached(("HTTP+JSON", "1.0")) as peer:
         for odd in ("../card", "x/../../tasks", "x?y=z", "x:cancel", "%2e%2e"):
             with pytest.raises(Refused) as refused:
                 await peer.get(odd)
             assert refused.value.status == 404
-
-
-def offering(*offered: tuple[str, str]) -> AgentCard:
-    card = card_at("https://a.example/x")
-    del card.supported_interfaces[:]
-    for binding, version in offered:
-        card.supported_interfaces.add(url="https://A.example/x", protocol_binding=binding, protocol_version=version)
-    return card
 
 
 @pytest.mark.parametrize(
@@ -169,15 +154,163 @@ def offering(*offered: tuple[str, str]) -> AgentCard:
         ([("JSONRPC", "2.0"), ("JSONRPC", "1.0.3")], ("JSONRPC", "1.0")),
         ([("JSONRPC", "0.3.0")], ("JSONRPC", "0.3")),
         ([("JSONRPC", "")], ("JSONRPC", "1.0")),
+        ([], None),
+        ([("GRPC", "1.0")], None),
+        ([("JSONRPC", "1.1")], None),
+        ([("JSONRPC", "one")], None),
     ],
 )
-def test_the_first_interface_that_both_know_is_used(offered, chosen):
-    interface = cards.choose_interface(offering(*offered))
+def test_first_interface_that_both_know_is_used(offered, chosen):
+    card = card_at("https://a.example/x")
+    del card.supported_interfaces[:]
+    for binding, version in offered:
+        card.supported_interfaces.add(url="https://A.example/x", protocol_binding=binding, protocol_version=version)
+    if chosen is None:
+        with pytest.raises(BadCard, match="JSONRPC or HTTP\\+JSON"):
+            cards.choose_interface(card)
+        return
+    interface = cards.choose_interface(card)
     assert (interface.binding, interface.version) == chosen
     assert interface.origin == "https://a.example:443"
 
 
-@pytest.mark.parametrize("offered", [[], [("GRPC", "1.0")], [("JSONRPC", "1.1")], [("JSONRPC", "one")]])
-def test_without_one_the_card_is_no_good(offered):
-    with pytest.raises(BadCard, match="JSONRPC or HTTP\\+JSON"):
-        cards.choose_interface(offering(*offered))
+# An agent that answers in another version than its card says is called in that one
+
+OLD_TASK = {"kind": "task", "id": "t1", "contextId": "c1", "status": {"state": "completed"}}
+
+
+@pytest.fixture
+def old() -> Iterator[Scripted]:
+    """It knows 0.3 only."""
+    with serving() as agent:
+        agent.sent = refusing(-32601)
+        agent.unknown = ("GetTask",)
+        agent.others = {"message/send": OLD_TASK, "tasks/get": OLD_TASK}
+        yield agent
+
+
+def methods(agent: Scripted) -> list[str]:
+    return [method for method, _ in agent.requests]
+
+
+async def states(peer: Peer) -> list[str]:
+    return [event["task"]["status"]["state"] async for event in peer.send(said("hello"))]
+
+
+async def test_the_other_version_is_tried_once(old):
+    learned: list[str] = []
+    async with a2a_client.connect(card_at(old.url, streams=False), on_other_version=learned.append) as peer:
+        assert await states(peer) == await states(peer) == ["TASK_STATE_COMPLETED"]
+        assert (await peer.get("t1"))["id"] == "t1"
+    assert methods(old) == ["SendMessage", "message/send", "message/send", "tasks/get"]
+    assert learned == ["0.3"]
+    old.sent, old.others = events({"task": task("TASK_STATE_COMPLETED")}), {}
+    async with a2a_client.connect(card_at(old.url, version="0.3", streams=False)) as peer:
+        assert await states(peer) == ["TASK_STATE_COMPLETED"], "an old card may mean a new version"
+
+
+async def test_paths_of_the_other_version_are_tried():
+    answer = lambda _: JSONResponse({"task": task("TASK_STATE_COMPLETED")})  # noqa: E731
+    app = Starlette(routes=[Route("/v1/message:send", answer, methods=["POST"])])
+    with serving_app(app) as url:
+        async with a2a_client.connect(card_at(url.rstrip("/"), "HTTP+JSON", streams=False)) as peer:
+            assert await states(peer) == ["TASK_STATE_COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    ("code", "called"),
+    [*[(code, ["SendMessage", "message/send", "SendMessage"]) for code in (-32601, -32600, -32009)],
+     (-32602, ["SendMessage", "SendMessage"])],
+)  # fmt: skip
+async def test_agents_of_neither_version_are_refused(old, code, called):
+    """The second call tries no other version; nor does one after a refusal that is not about versions."""
+    old.sent, old.others = refusing(code, message="first"), {}
+    async with a2a_client.connect(card_at(old.url, streams=False)) as peer:
+        for _ in range(2):
+            with pytest.raises(Refused, match="first"):
+                await states(peer)
+    assert methods(old) == called
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_version_that_works_is_remembered(old):
+    agent = await db.run(remote_agent, "far", old.url)
+    async with a2a_client.connect_for(agent, None) as peer:
+        await peer.get("t1")
+    await until(RemoteAgent.objects.filter(spoken_version="0.3").exists)
+    async with a2a_client.connect_for(agent, None) as peer:
+        await peer.get("t1")
+    assert methods(old) == ["GetTask", "tasks/get", "tasks/get"]
+
+
+# Connections
+
+ASKED = {"task": task()}
+
+
+def test_connections_are_reused_until_their_loop_ends():
+    opened, left = [], threading.Event()
+    body = json.dumps({"jsonrpc": "2.0", "id": "1", "result": task()}).encode()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while request := await reader.readuntil(b"\r\n\r\n"):
+                length = next(line for line in request.lower().split(b"\r\n") if line.startswith(b"content-length"))
+                await reader.readexactly(int(length.split(b":")[1]))
+                writer.write(head(length=len(body)).replace(b"Connection: close\r\n", b"") + body)
+        left.set()
+        writer.close()
+
+    async def ask(url: str) -> None:
+        for _ in range(5):
+            async with a2a_client.connect(card_at(url)) as peer:
+                await peer.get("t-1")
+
+    async def with_server() -> None:
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        await asyncio.to_thread(asyncio.run, ask(url))  # a loop of its own, which ends
+        assert await asyncio.to_thread(left.wait, 10)
+        listening.close()
+
+    asyncio.run(with_server())
+    assert len(opened) == 1
+
+
+async def test_hung_agents_take_no_connection_from_others(settings: Any):
+    settings.REMOTE_CONNECTIONS, settings.REMOTE_CONNECT_SECONDS = 5, 0.3
+    ended = asyncio.Event()
+
+    async def ask(url: str) -> Any:
+        async with a2a_client.connect(card_at(url)) as peer:
+            return await peer.get("t-1")
+
+    async with server(lambda *_: ended.wait()) as hanging, server(answer(task())) as healthy:
+        asking = [asyncio.create_task(ask(hanging.url)) for _ in range(20)]
+        done, pending = await asyncio.wait(asking, timeout=2, return_when=asyncio.ALL_COMPLETED)
+        assert len(pending) == 5  # the limit of the origin; there was no room for the others
+        errors = [one.exception() for one in done]
+        assert all(isinstance(error, Unreachable) and error.was_sent is False for error in errors)
+        async with asyncio.timeout(10):  # hanging requests hang for longer
+            assert await ask(healthy.url)
+        for one in pending:
+            one.cancel()
+        await asyncio.wait(pending)
+        ended.set()
+
+
+async def test_left_streams_give_their_connection_back(settings: Any):
+    settings.REMOTE_CONNECTIONS = 1
+
+    async def streaming(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(head("text/event-stream") + event(ASKED))
+        await writer.drain()
+        await writer.wait_closed()
+
+    async with server(streaming) as serving:
+        for _ in range(3):
+            async with a2a_client.connect(card_at(serving.url)) as peer:
+                events = peer.send(said("hello"))
+                assert await anext(events) == ASKED
+                await events.aclose()

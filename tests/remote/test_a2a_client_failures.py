@@ -5,25 +5,19 @@ import gzip
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import httpx
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
-import outbound
-from apps.remote import a2a_client
+from apps.remote import a2a_client, errors
 from apps.remote.a2a_client import Peer
-from apps.remote.errors import (
-    CutOff,
-    Misbehaved,
-    Overloaded,
-    Refused,
-    RemoteError,
-    Unauthorized,
-    Unreachable,
-    Unsendable,
-)
+from apps.remote.cards import choose_interface
+from parley import outbound
 from tests.outbound.receiving import Answering, Server, server
 from tests.remote.reaching import JSON, answer, card_at, event, head, said, stream, task
 
@@ -31,7 +25,6 @@ IDLE = 0.3
 TASK = {"task": task()}
 WORKING = {"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_WORKING"}}}
 DONE = {"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_COMPLETED"}}}
-OTHER_TASK = {"statusUpdate": DONE["statusUpdate"] | {"taskId": "t-2"}}
 CHUNK = {"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": {"artifactId": "a", "parts": []}}}
 
 
@@ -41,18 +34,13 @@ def _impatient(settings: Any, outward: None) -> None:
     settings.REMOTE_CONNECT_SECONDS = 1.0
 
 
-@pytest.fixture(autouse=True)
-def _answers_are_read_strictly() -> None:
-    """Here the SDK's client is as people have it and ignores unknown fields."""
-
-
 @asynccontextmanager
 async def reached(answering: bytes | Answering, **options: Any) -> AsyncIterator[tuple[Peer, Server]]:
     async with server(answering) as serving, a2a_client.connect(card_at(serving.url, **options)) as peer:
         yield peer, serving
 
 
-async def outcome_of(answering: bytes | Answering, **options: Any) -> tuple[list[JSON], RemoteError | None]:
+async def outcome_of(answering: bytes | Answering, **options: Any) -> tuple[list[JSON], errors.RemoteError | None]:
     """The result of a message, and its error, within bounded time."""
     came: list[JSON] = []
     begun = time.monotonic()
@@ -60,7 +48,7 @@ async def outcome_of(answering: bytes | Answering, **options: Any) -> tuple[list
         async with reached(answering, **options) as (peer, _):
             async for one in peer.send(said("hello")):
                 came.append(one)
-    except RemoteError as error:
+    except errors.RemoteError as error:
         return came, error
     finally:
         assert time.monotonic() - begun < 5
@@ -112,6 +100,7 @@ WRONG = {
     "nothing of the four": (answer({}), "exactly one"),
     "two of the four": (answer({"task": task(), "message": {"messageId": "m", "parts": []}}), "form|exactly one"),
     "a task without an id": (answer({"task": {"status": {"state": "TASK_STATE_WORKING"}}}), "without an id"),
+    "a task without a state": (answer({"task": {"id": "t-1"}}), "without a state"),
     "a huge id": (answer({"task": task() | {"id": "t" * 10_000}}), "cannot be kept"),
     "an id with control characters": (answer({"task": task() | {"id": "t\n"}}), "cannot be kept"),
     "an event of garbage": (SSE + event(TASK) + b"data: {{{\n\n", "not JSON"),
@@ -127,10 +116,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_wrong_is_told(name):
+async def test_wrong_answers_are_told(name):
     answering, words = WRONG[name]
     came, error = await outcome_of(answering)
-    assert isinstance(error, Misbehaved | CutOff), (came, error)
+    assert isinstance(error, errors.Misbehaved | errors.CutOff), (came, error)
     assert re.search(words, str(error)), error
     assert error.was_sent is not False
 
@@ -147,14 +136,14 @@ HANGING = {
 }
 
 
-async def test_who_falls_silent_or_drips_is_cut_off():
+async def test_silence_and_drips_are_cut_off():
     outcomes = await asyncio.gather(*map(outcome_of, HANGING.values()))
     for stage, (_, error) in zip(HANGING, outcomes, strict=True):
-        assert isinstance(error, CutOff), stage
+        assert isinstance(error, errors.CutOff), stage
         assert SILENT in str(error) or "in time" in str(error), stage
         assert (error.was_sent, error.is_transient) == (None, True), stage
     _, error = await outcome_of(dripped(b"HTTP/1.1 200 OK\r\nX-A: ", b"x"))
-    assert isinstance(error, CutOff)
+    assert isinstance(error, errors.CutOff)
 
 
 async def test_comments_keep_a_quiet_stream_open():
@@ -163,62 +152,88 @@ async def test_comments_keep_a_quiet_stream_open():
     assert (came, error) == ([TASK, DONE], None)
 
 
-async def test_a_stream_may_be_cut_after_each_event():
+async def test_streams_that_break_off_differ_from_ended_ones():
     events = [TASK, WORKING, CHUNK, DONE]
     for kept in range(4):
         came, error = await outcome_of(stream(*events[:kept]))
-        assert [next(iter(one)) for one in came] == [next(iter(one)) for one in events[:kept]]
+        assert [list(one) for one in came] == [list(one) for one in events[:kept]]
         assert error is None  # the agent is asked whether the task ended
-
-
-async def test_a_stream_that_breaks_off_is_told_from_one_that_ends():
-    head_of_chunks = head("text/event-stream", "Transfer-Encoding: chunked")
     first = event(TASK)
-    came, error = await outcome_of(head_of_chunks + b"%x\r\n%b\r\n" % (len(first), first) + b"40\r\ndata: ")
+    chunked = head("text/event-stream", "Transfer-Encoding: chunked") + b"%x\r\n%b\r\n" % (len(first), first)
+    came, error = await outcome_of(chunked + b"40\r\ndata: ")
     assert came == [TASK]
-    assert isinstance(error, CutOff)
+    assert isinstance(error, errors.CutOff)
     assert "broke off" in str(error)
 
 
-async def test_a_line_an_answer_and_a_stream_may_be_only_so_large(settings):
+async def test_lines_answers_and_streams_have_a_largest_size(settings):
     settings.REMOTE_ANSWER_BYTES, settings.REMOTE_STREAM_BYTES = 10_000, 30_000
     for answering in (dripped(SSE + b"data: ", b"x" * 5_000, every=0), head() + b" " * 20_000):
         _, error = await outcome_of(answering)
-        assert isinstance(error, Misbehaved)
+        assert isinstance(error, errors.Misbehaved)
         assert "10000 bytes" in str(error)
     came, error = await outcome_of(dripped(SSE + event(TASK), event(CHUNK), every=0))
-    assert isinstance(error, Misbehaved)
+    assert isinstance(error, errors.Misbehaved)
     assert len(came) > 10
 
 
-async def test_many_small_values_are_not_held_but_a_long_text_of_commas_is(settings):
+def with_metadata(value: Any) -> JSON:
+    return {"task": task(metadata={"x": value})}
+
+
+def at_time(*timestamp: Any) -> JSON:
+    named = dict(zip(["timestamp"], timestamp, strict=False))
+    return {"task": task() | {"status": {"state": "TASK_STATE_WORKING", **named}}}
+
+
+def with_parts(**part: Any) -> JSON:
+    return {"task": task("TASK_STATE_PAUSED", artifacts=[{"artifactId": "a", "colour": "blue", "parts": [part]}])}
+
+
+READ = {
+    # name: (what is sent, how it is read)
+    "no zone": (at_time("2026-11-21T16:38:10.123456"), at_time("2026-11-21T16:38:10.123456Z")),
+    "a zone": (at_time("2026-11-21T18:38:10+02:00"), at_time("2026-11-21T16:38:10Z")),
+    "no time": (at_time("yesterday"), at_time()),
+    "a number for a time": (at_time(12345), at_time()),
+    "a time beyond all": (at_time("9999-12-31T23:59:59-10:00"), at_time()),
+    "line separators": (with_metadata("a\u2028b\x85c"), with_metadata("a\u2028b\x85c")),
+    "a text of commas": (with_metadata(',[{"' * 5000), with_metadata(',[{"' * 5000)),
+    "numbers": (with_metadata([2**60 + 1, 1, 0.5]), with_metadata([2**60 + 1, 1, 0.5])),
+    "unstorable text": (with_metadata("\0\ud800"), with_metadata("\ufffd\ufffd")),
+    "unknown fields": (with_parts(hologram={"x": 1}, media_type="x/y"), with_parts(hologram={"x": 1}, mediaType="x/y")),
+    "unknown events": ({"task": task(progress=1), "hint": [1]}, {"task": task(progress=1), "hint": [1]}),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+async def test_answers_are_read_as_they_are_meant(name, settings):
     settings.REMOTE_ANSWER_VALUES = 1000
-    _, error = await outcome_of(answer({"task": task(metadata={"x": [[]] * 1000})}))
-    assert isinstance(error, Misbehaved)
-    assert "1000 values" in str(error)
-    [came], error = await outcome_of(answer({"task": task(metadata={"x": ',[{"' * 5000})}))
+    sent, meant = READ[name]
+    text = json.dumps({"result": sent}, ensure_ascii="separators" not in name)
+    [came], error = await outcome_of(SSE + f"data: {text}\n\n".encode())
     assert error is None
-    assert came["task"]["metadata"]["x"] == ',[{"' * 5000
+    assert (came, repr(came["task"].get("metadata"))) == (meant, repr(meant["task"].get("metadata")))
 
 
-async def test_one_answer_is_taken_for_a_stream_and_a_stream_for_one_answer_is_not():
+async def test_answers_of_many_values_are_refused(settings):
+    settings.REMOTE_ANSWER_VALUES = 1000
+    _, error = await outcome_of(answer(with_metadata([[]] * 1000)))
+    assert isinstance(error, errors.Misbehaved)
+    assert "1000 values" in str(error)
+
+
+async def test_one_answer_may_stand_for_a_stream():
     done = {"task": task("TASK_STATE_COMPLETED")}
     assert await outcome_of(answer(done)) == ([done], None)
     _, error = await outcome_of(stream(TASK), streams=False)
-    assert isinstance(error, Misbehaved)
+    assert isinstance(error, errors.Misbehaved)
     came, error = await outcome_of(stream(TASK, DONE, WORKING))  # events after the end are passed on
     assert (len(came), error) == (3, None)
 
 
-async def test_unescaped_line_separators_do_not_break_events():
-    text = json.dumps({"result": {"task": task(metadata={"x": "a\u2028b\x85c"})}}, ensure_ascii=False)
-    [came], error = await outcome_of(SSE + f"data: {text}\n\n".encode())
-    assert error is None
-    assert came["task"]["metadata"]["x"] == "a\u2028b\x85c"
-
-
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-async def test_an_event_may_have_any_line_ends_several_lines_and_bytes_that_come_singly(end):
+async def test_events_may_have_any_line_ends_and_pieces(end):
     pretty = json.dumps({"result": TASK}, indent=1).encode().split(b"\n")
     sent = b"".join(b"data: " + line + end for line in pretty) + b"event:x" + end + b"id:7" + end + end
 
@@ -232,163 +247,104 @@ async def test_an_event_may_have_any_line_ends_several_lines_and_bytes_that_come
     assert await outcome_of(bytewise) == ([TASK], None)
 
 
-async def test_times_are_read_with_or_without_a_zone_and_left_out_where_they_are_none():
-    for sent, meant in (
-        ("2026-11-21T16:38:10.123456", "2026-11-21T16:38:10.123456Z"),
-        ("2026-11-21T18:38:10+02:00", "2026-11-21T16:38:10Z"),
-        ("yesterday", None),
-        (12345, None),
-        ("9999-12-31T23:59:59-10:00", None),
-    ):
-        status = {"state": "TASK_STATE_WORKING", "timestamp": sent}
-        [came], error = await outcome_of(answer({"task": task() | {"status": status}}))
-        assert (error, came["task"]["status"].get("timestamp")) == (None, meant)
-
-
-async def test_what_is_unknown_and_numbers_are_kept_as_they_came_and_what_no_database_takes_is_mended():
-    part = {"hologram": {"x": 1}, "media_type": "x/y"}
-    told = {
-        **task("TASK_STATE_PAUSED", task_progress=0.5, metadata={"big": 2**60 + 1, "one": 1, "odd": "\0\ud800"}),
-        "artifacts": [{"artifactId": "a", "colour": "blue", "parts": [part]}],
-    }
-    [came], error = await outcome_of(answer({"task": told, "hint": [1]}))
-    assert error is None
-    parts = [{"hologram": {"x": 1}, "mediaType": "x/y"}]
-    assert came["task"]["status"]["state"] == "TASK_STATE_PAUSED"
-    metadata = {"big": 2**60 + 1, "one": 1, "odd": "\ufffd\ufffd"}
-    assert json.dumps(came["task"]["metadata"]) == json.dumps(metadata)
-    assert came["task"]["artifacts"] == [{"artifactId": "a", "colour": "blue", "parts": parts}]
-    assert (came["task"]["task_progress"], came["hint"]) == (0.5, [1])
-
-
-async def test_a_message_goes_out_exactly_as_it_is_with_the_tenant_of_the_interface():
-    message = said("hello", metadata={"big": 2**60 + 1, "one": 1, "float": 1.5})
-    async with reached(answer(TASK), tenant="acme") as (peer, serving):
-        [_] = [one async for one in peer.send(message)]
-    params = json.loads(serving.requests[0].partition(b"\r\n\r\n")[2])["params"]
-    assert json.dumps(params["message"]) == json.dumps(message)
-    assert params["tenant"] == "acme"
-
-
 OLD_TASK = {
     "kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "completed"},
     "artifacts": [{"artifactId": "a", "parts": [{"kind": "data", "data": {"id": 2**60 + 1, "half": 0.5, "one": 1}}]}],
 }  # fmt: skip
 
 
-async def test_large_numbers_reach_old_agents_and_come_back():
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_messages_go_out_unchanged_with_large_numbers(version):
     data = {"id": 2**60 + 1, "others": [-(2**53) - 1, 1, 1.5]}
     message = said("hello", parts=[{"data": data}])
-    async with reached(answer(OLD_TASK), version="0.3", streams=False) as (peer, serving):
+    answers = answer(TASK if version == "1.0" else OLD_TASK)
+    async with reached(answers, version=version, streams=False, tenant="acme") as (peer, serving):
         [came] = [one async for one in peer.send(message, metadata={"n": 2**61 + 1})]
     params = json.loads(serving.requests[0].partition(b"\r\n\r\n")[2])["params"]
     assert params["message"]["parts"][0]["data"] == data
     assert params["metadata"]["n"] == 2**61 + 1
-    assert came["task"]["artifacts"][0]["parts"][0]["data"] == {"id": 2**60 + 1, "half": 0.5, "one": 1}
+    if version == "1.0":
+        assert (json.dumps(params["message"]), params["tenant"]) == (json.dumps(message), "acme")
+    else:
+        assert came["task"]["artifacts"][0]["parts"][0]["data"] == {"id": 2**60 + 1, "half": 0.5, "one": 1}
 
 
 @pytest.mark.parametrize("data", [{"a": 2**60 + 1, "b": 2**60 + 2}, {"a": 10**399}])
 async def test_numbers_that_would_change_are_not_sent(data):
     async with reached(answer(OLD_TASK), version="0.3", streams=False) as (peer, serving):
-        with pytest.raises(Unsendable):
+        with pytest.raises(errors.Unsendable):
             [one async for one in peer.send(said("hello", parts=[{"data": data}]))]
     assert serving.requests == []
 
 
-ERRORS: dict[str, tuple[bytes | Answering, type[RemoteError], Callable[[Any], bool]]] = {
-    "a JSON-RPC code of A2A": (
-        head() + b'{"error": {"code": -32001, "message": "gone"}}', Refused,
-        lambda error: error.reason == "TASK_NOT_FOUND" and error.said == "gone" and "gone" in str(error),
-    ),
-    "a reason that its details give": (
-        head() + json.dumps({"error": {"code": -32050, "message": "no", "data": [
-            {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "OUT_OF_CHEESE"}]}}).encode(), Refused,
-        lambda error: error.reason == "OUT_OF_CHEESE",
-    ),
-    "a code that nobody knows": (
-        head() + b'{"error": {"code": -32050}}', Refused, lambda error: error.reason == "JSONRPC_-32050",
-    ),
-    "an error in a stream": (
-        SSE + b'event: error\ndata: {"error": {"code": -32603, "message": "x"}}\n\n', Refused,
-        lambda error: error.reason == "INTERNAL_ERROR",
-    ),
-    "a bare status": (
-        head("text/html", status="418 Teapot", length=3) + b"<p>", Refused,
-        lambda error: (error.reason, error.status, error.was_sent) == ("HTTP_418", 418, True),
-    ),
-    "a server that broke": (
-        head("text/html", status="502 Bad Gateway", length=3) + b"<p>", Refused,
-        lambda error: error.is_transient and error.was_sent is None,
-    ),
-    "no credential": (
-        head("text/plain", 'WWW-Authenticate: Bearer realm="x"', status="401 Unauthorized", length=0), Unauthorized,
-        lambda error: error.challenge == 'Bearer realm="x"' and error.was_sent is False,
-    ),
-    "a credential that is too little": (
-        head("text/plain", status="403 Forbidden", length=0), Unauthorized, lambda error: error.status == 403,
-    ),
-    "too many": (
-        head("text/plain", "Retry-After: 7", status="429 Too Many", length=0), Overloaded,
-        lambda error: error.retry_after == 7 and error.was_sent is False and error.is_transient,
-    ),
-    "too many for years": (
-        head("text/plain", "Retry-After: 99999999999999999999", status="429 Too Many", length=0), Overloaded,
-        lambda error: error.retry_after == 24 * 3600,
-    ),
-    "unavailable until a date that has passed": (
-        head("text/plain", "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT", status="503 No", length=0), Overloaded,
-        lambda error: error.retry_after == 0,
-    ),
-    "unavailable": (
-        head("text/plain", "Retry-After: soon", status="503 No", length=0), Overloaded,
-        lambda error: error.retry_after is None and error.was_sent is False,
-    ),
-    "a proxy whose connection to the agent broke": (
-        head("text/plain", status="503 No", length=46) + b"upstream: reset reason: connection termination", Overloaded,
-        lambda error: error.was_sent is None,
-    ),
-    "a refusal whose words never come": (
-        then(head("application/json", status="400 Bad Request", length=100), None), Refused,
-        lambda error: (error.reason, error.said) == ("HTTP_400", ""),
-    ),
-    "a refusal of 0.3 over HTTP": (
-        head(status="404 Not Found") + b'{"type": "TaskNotFoundError", "message": "gone"}', Refused,
-        lambda error: (error.reason, error.said) == ("TASK_NOT_FOUND", "gone"),
-    ),
-    "words that hide something": (
-        head() + json.dumps({"error": {"code": -32000, "message": "a\u202eb\n\x1bc" + "x" * 900}}).encode(), Refused,
-        lambda error: error.said.startswith("a b c") and len(error.said) < 310,
-    ),
+def refused(status: str, *headers: str, body: bytes = b"") -> bytes:
+    return head("text/plain", *headers, status=status, length=len(body)) + body
+
+
+def rpc_error(**error: Any) -> bytes:
+    return head() + json.dumps({"error": error}).encode()
+
+
+def event_of_error(**error: Any) -> bytes:
+    return b"event: error\ndata: %b\n\n" % json.dumps({"error": error}).encode()
+
+
+REASON = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "OUT_OF_CHEESE"}
+OLD_REFUSAL = head(status="404 Not Found") + b'{"type": "TaskNotFoundError", "message": "gone"}'
+LOST_BY_PROXY = b"upstream: reset reason: connection termination"
+ASKS = 'Bearer realm="x"'
+CHALLENGE = f"WWW-Authenticate: {ASKS}"
+LATER = {"retry_after": 7, "was_sent": False, "is_transient": True}
+HIDDEN = f"a b c{'x' * 295}…"
+PAST = "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT"
+ERRORS: dict[str, tuple[bytes | Answering, str, dict[str, Any]]] = {
+    # answer: (bytes, error, its attributes)
+    "a code of A2A": (rpc_error(code=-32001, message="gone"), "Refused", {"reason": "TASK_NOT_FOUND", "said": "gone"}),
+    "a reason": (rpc_error(code=-32050, message="no", data=[REASON]), "Refused", {"reason": "OUT_OF_CHEESE"}),
+    "an unknown code": (rpc_error(code=-32050), "Refused", {"reason": "JSONRPC_-32050"}),
+    "an error in a stream": (SSE + event_of_error(code=-32603, message="x"), "Refused", {"reason": "INTERNAL_ERROR"}),
+    "a bare status": (refused("418 Teapot"), "Refused", {"reason": "HTTP_418", "status": 418, "was_sent": True}),
+    "a server that broke": (refused("502 Bad Gateway"), "Refused", {"is_transient": True, "was_sent": None}),
+    "no credential": (refused("401 No", CHALLENGE), "Unauthorized", {"challenge": ASKS, "was_sent": False}),
+    "too little": (refused("403 Forbidden"), "Unauthorized", {"status": 403}),
+    "too many": (refused("429 No", "Retry-After: 7"), "Overloaded", LATER),
+    "for years": (refused("429 No", f"Retry-After: {'9' * 20}"), "Overloaded", {"retry_after": 24 * 3600}),
+    "until the past": (refused("503 No", PAST), "Overloaded", {"retry_after": 0}),
+    "unavailable": (refused("503 No", "Retry-After: soon"), "Overloaded", {"retry_after": None, "was_sent": False}),
+    "a proxy that lost the agent": (refused("503 No", body=LOST_BY_PROXY), "Overloaded", {"was_sent": None}),
+    "no words": (then(head(status="400 No", length=100), None), "Refused", {"reason": "HTTP_400", "said": ""}),
+    "0.3 over HTTP": (OLD_REFUSAL, "Refused", {"reason": "TASK_NOT_FOUND", "said": "gone"}),
+    "hidden characters": (rpc_error(code=-32000, message="a\u202eb\n\x1bc" + "x" * 900), "Refused", {"said": HIDDEN}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ERRORS)
 async def test_errors_are_told_apart(name):
-    answering, kind, is_right = ERRORS[name]
+    answering, kind, attributes = ERRORS[name]
     _, error = await outcome_of(answering)
-    assert type(error) is kind, error
-    assert is_right(error), vars(error)
+    assert type(error).__name__ == kind, error
+    assert {name: getattr(error, name) for name in attributes} == attributes
 
 
 async def test_whether_anything_was_sent_is_known():
     async with server(answer(TASK)) as serving:
         outbound.configure([])
-        with pytest.raises(Unreachable, match="private network") as refused:
+        with pytest.raises(errors.Unreachable, match="private network") as refused:
             async with a2a_client.connect(card_at(serving.url)) as peer:
                 await peer.get("t-1")
         outbound.configure(["127.0.0.1"])
     assert (refused.value.was_sent, refused.value.is_transient) == (False, False)
     assert not serving.requests
-    with pytest.raises(Unreachable) as refused:  # nobody listens any more
+    with pytest.raises(errors.Unreachable) as refused:  # nobody listens any more
         async with a2a_client.connect(card_at(serving.url)) as peer:
             await peer.get("t-1")
     assert (refused.value.was_sent, refused.value.is_transient) == (False, True)
     _, error = await outcome_of(b"")  # it hangs up without an answer
-    assert isinstance(error, CutOff)
+    assert isinstance(error, errors.CutOff)
     assert (error.was_sent, error.is_transient) == (None, True)
 
 
-async def test_a_stream_goes_on_after_the_event_that_came_last():
+async def test_streams_go_on_after_the_last_event():
     async with reached(SSE + b"id: 41\n" + event(TASK) + b"id: 42\n" + event(DONE)) as (peer, serving):
         [_, _] = [one async for one in peer.send(said("hello"))]
         assert peer.event_id == "42"
@@ -396,22 +352,77 @@ async def test_a_stream_goes_on_after_the_event_that_came_last():
     assert b"last-event-id: 42" in serving.requests[1].lower()
 
 
-async def test_a_subscription_that_is_only_to_be_had_by_get_is_asked_for_so():
+async def test_subscriptions_by_get_are_tried_too():
     async def only_get(request: bytes, writer: asyncio.StreamWriter) -> None:
         bare = SSE + b"data: %b\n\n" % json.dumps(TASK).encode()
-        writer.write(bare if request.startswith(b"GET") else head(status="405 Method Not Allowed", length=0))
+        writer.write(bare if request.startswith(b"GET") else refused("405 Method Not Allowed"))
 
     async with reached(only_get, binding="HTTP+JSON") as (peer, serving):
         assert [one async for one in peer.subscribe("t-1")] == [TASK]
     assert [request.split()[0] for request in serving.requests] == [b"POST", b"GET"]
 
 
-async def test_the_answer_to_a_question_about_one_task_is_not_another():
+async def test_answers_about_another_task_are_refused():
     async with reached(answer(task() | {"id": "t-2"})) as (peer, _):
         for asking in (peer.get, peer.cancel):
-            with pytest.raises(Misbehaved, match="another task"):
+            with pytest.raises(errors.Misbehaved, match="another task"):
                 await asking("t-1")
     config = {"url": "http://127.0.0.1/", "taskId": "t-2"}
     async with reached(answer(config)) as (peer, _):
-        with pytest.raises(Misbehaved, match="another task"):
+        with pytest.raises(errors.Misbehaved, match="another task"):
             await peer.set_webhook("t-1", {"url": "http://127.0.0.1/"})
+
+
+# Any answer at all
+
+KINDS = ["task", "message", "statusUpdate", "artifactUpdate"]
+WAYS = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
+WORDS = [
+    *KINDS, "msg", "error", "result", "kind", "id", "taskId", "contextId", "status", "state", "artifact", "artifacts",
+    "artifactId", "parts", "text", "data", "raw", "metadata", "history", "messageId", "role", "timestamp", "final",
+]  # fmt: skip
+VALUES = ["TASK_STATE_WORKING", "working", "task", "message", "status-update", "artifact-update", "ROLE_AGENT", "t-1"]
+# Where an object should be stands an empty list, which protobuf reads as one.
+EMPTY_INSTEAD = task(artifacts=[{"artifactId": "a-1", "parts": [[]]}], history=[[]])
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+anything = st.recursive(
+    scalars | st.text(max_size=4) | st.sampled_from(VALUES),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@st.composite
+def nearly_right(draw: st.DrawFn) -> JSON:
+    """A task of 1.0 or 0.3 with one odd value."""
+    part: JSON = {"text": "x"}
+    artifact: JSON = {"artifactId": "a", "parts": [part], "metadata": {"n": 1}}
+    made = task(artifacts=[artifact])
+    if draw(st.booleans()):
+        made |= {"kind": "task", "status": {"state": "working"}}
+        part["kind"] = "text"
+    odd: JSON = draw(st.sampled_from([made, made["status"], artifact, part]))
+    odd[draw(st.sampled_from([*odd, *WORDS]))] = draw(anything)
+    return made
+
+
+@hypothesis.given(way=st.sampled_from(WAYS), streams=st.booleans(), value=anything | nearly_right())
+@hypothesis.example(way=WAYS[0], streams=False, value=EMPTY_INSTEAD)
+@hypothesis.example(way=WAYS[3], streams=True, value=EMPTY_INSTEAD)
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+def test_any_answer_is_read_or_refused(way, streams, value):
+    card = card_at("http://a.example/", *way, streams=streams)
+    wrapped = value if way[1] == "0.3" else {"task": value}
+    sent = json.dumps({"jsonrpc": "2.0", "id": "1", "result": wrapped} if way[0] == "JSONRPC" else {"task": value})
+    headers = {"Content-Type": "text/event-stream" if streams else "application/json"}
+    text = f"data: {sent}\n\n" if streams else sent
+    always = httpx.MockTransport(lambda _: httpx.Response(200, text=text, headers=headers))
+    peer = Peer(card, choose_interface(card), always, None, {})
+
+    async def ask() -> list[JSON]:
+        return [one async for one in peer.send(said("hello"))]
+
+    with suppress(errors.RemoteError):
+        for came in asyncio.run(ask()):
+            assert len(set(KINDS) & set(came)) == 1
+            json.dumps(came, allow_nan=False).encode()

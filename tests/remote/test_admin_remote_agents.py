@@ -7,6 +7,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents.models import Agent
 from apps.remote import registration
 from apps.remote.models import RemoteAgent
@@ -37,36 +38,29 @@ def page_of(remote):
     return reverse("admin:remote_remoteagent_change", args=[remote.pk])
 
 
-def act(client, remote, **values):
-    return client.post(reverse("admin:remote_remoteagent_act", args=[remote.pk]), values, follow=True)
+def decide(client, remote, **values):
+    return client.post(reverse("admin:remote_remoteagent_decide", args=[remote.pk]), values, follow=True)
 
 
-def preview(client, source):
-    page = client.post(ADD, {"source": source})
-    assert page.status_code == 200
-    return page, dict(page.context["form"].initial)
+def refresh(client, remote):
+    button = reverse("admin:remote_remoteagent_refresh", args=[remote.pk])
+    return client.get(client.post(button, {"_form_submitted": "True"})["HX-Redirect"])
 
 
-def test_a_card_near_by_is_offered(cards_at, admin_client):
+def preview(client, **source):
+    """The first step's page, and what the form of the second step begins with."""
+    page = client.post(ADD, source)
+    return page, begun(page)
+
+
+def begun(page):
+    return {name: value for name, value in page.context["form"].initial.items() if value is not None}
+
+
+def test_an_address_and_two_steps_register_an_agent(cards_at, admin_client, admin_user):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
-    page = admin_client.post(ADD, {"source": f"{cards_at.url}/a/b"})
-    [offer] = page.context["offers"]
-    assert f'value="{offer}"' in page.text
-    assert "sha256" in preview(admin_client, ["wrong", offer])[1]
-
-
-def test_notes_on_the_card_are_shown(cards_at, admin_client, translator):
-    cards_at.pages[WELL_KNOWN] = {"name": "A", "url": f"{cards_at.url}/a2a", "skills": ["Tell jokes"]}
-    note = "The card does not say its version; 1.0 is assumed."
-    assert note in preview(admin_client, cards_at.url)[0].text
-    registration.register_remote("translator", url=cards_at.url, update=True)
-    assert note in admin_client.get(page_of(translator.remote)).text
-
-
-def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admin_user):
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    page, values = preview(admin_client, cards_at.url)
-    for told in ("Translates texts.", "JSONRPC", f"{cards_at.url}/a2a", values["sha256"], "The card is unsigned."):
+    page, values = preview(admin_client, url=cards_at.url)
+    for told in ("Translates texts.", "JSONRPC", f"{cards_at.url}/a2a", values["digest"], "The card is unsigned."):
         assert told in page.text
     assert not Agent.objects.exists()
     saved = admin_client.post(ADD, {**values, "access": "workspace"}, follow=True)
@@ -75,41 +69,12 @@ def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admi
     assert agent.is_open_to(admin_user.principal)
     assert not agent.has_open_card
     assert agent.remote.registered_by == admin_user
-    assert agent.current_version.sha256 == values["sha256"]
+    assert agent.current_version.sha256 == values["digest"]
     assert saved.redirect_chain == [(page_of(agent.remote), 302)]
     assert LogEntry.objects.get().get_change_message() == "Registered, version 1."
-    _, values = preview(admin_client, json.dumps(card("https://agents.example/a2a")))
+    _, values = preview(admin_client, card=json.dumps(card("https://agents.example/a2a")))
     admin_client.post(ADD, {**values, "slug": "pasted", "access": "authenticated"})
     assert RemoteAgent.objects.get(agent__slug="pasted").card_url == ""
-
-
-def test_what_cannot_be_registered_is_said_at_the_field(admin_client, cards_at, translator, echo):
-    for source, sentence in (
-        ("", "This field is required."),
-        ("http://10.0.0.1/", "private network"),
-        ('{"skills": []}', "names no address"),
-        ("{", "This is no agent card."),
-    ):
-        page = admin_client.post(ADD, {"source": source})
-        assert sentence in page.context["form"].errors["source"][0]
-        assert sentence in page.text
-    _, values = preview(admin_client, cards_at.url)
-    for slug in ("translator", "echo", "No Slug"):
-        page = admin_client.post(ADD, {**values, "slug": slug, "access": "public"})
-        assert page.context["form"].errors["slug"]
-    assert Agent.objects.count() == 2
-
-
-def test_a_card_that_changed_after_the_look_is_shown_again(cards_at, admin_client):
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    _, values = preview(admin_client, cards_at.url)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Something else.")
-    page = admin_client.post(ADD, {**values, "access": "public"})
-    assert page.context["notes"][0].startswith("The card changed")
-    assert "Something else." in page.text
-    assert not Agent.objects.exists()
-    admin_client.post(ADD, {**page.context["form"].initial, "access": "public"})
-    assert Agent.objects.get().description == "Something else."
 
 
 def test_all_of_a_card_is_text(cards_at, admin_client):
@@ -117,7 +82,7 @@ def test_all_of_a_card_is_text(cards_at, admin_client):
     told = cards_at.card(name=MARKUP, description=MARKUP, skills=[skill], defaultInputModes=[MARKUP])
     told["provider"] = {"organization": MARKUP, "url": "javascript:alert(1)"}
     cards_at.pages[WELL_KNOWN] = told
-    page, values = preview(admin_client, cards_at.url)
+    page, values = preview(admin_client, url=cards_at.url)
     assert MARKUP not in page.text
     admin_client.post(ADD, {**values, "access": "public"})
     remote = RemoteAgent.objects.get()
@@ -131,40 +96,42 @@ def test_all_of_a_card_is_text(cards_at, admin_client):
         assert 'href="javascript' not in text, url
 
 
-def test_an_operator_sees_what_waits_and_approves_just_that(waiting, admin_client):
+def test_operators_approve_or_decline_what_waits(waiting, admin_client):
     text = admin_client.get(page_of(waiting)).text
     for told in ("for approval: version 2", "Needs approval: another security scheme.", "apiKeySecurityScheme"):
         assert told in text
     assert "needs approval" in admin_client.get(LIST).text
-    for values in ({"version": 1}, {"version": 7}, {"version": "x"}, {}):
-        assert "was not changed" in act(admin_client, waiting, do="approve", **values).text
+    wrong = ({"version": 1}, {"version": 7}, {"version": "x"}, {}, {"do": "refresh", "version": 2})
+    for values in wrong:
+        assert "was not changed" in decide(admin_client, waiting, **{"do": "approve", **values}).text
         assert Agent.objects.get().description == "Translates texts."
-    page = act(admin_client, waiting, do="approve", version=2)
+    assert "Declined version 2 of Translator." in decide(admin_client, waiting, do="decline", version=2).text
+    remote = RemoteAgent.objects.get()
+    assert (remote.agent.description, remote.declined.number) == ("Translates texts.", 2)
+    RemoteAgent.objects.update(proposed=remote.declined, declined=None)
+    page = decide(admin_client, waiting, do="approve", version=2)
     assert "Approved version 2 of Translator." in page.text
     assert "for approval: version" not in page.text
     assert Agent.objects.get().description == "Wants a key."
-    assert LogEntry.objects.get().get_change_message() == "Approved version 2."
+    assert any("Approved version 2" in one.get_change_message() for one in LogEntry.objects.all())
 
 
-def test_an_operator_declines(waiting, admin_client):
-    assert "Declined version 2 of Translator." in act(admin_client, waiting, do="decline", version=2).text
-    agent = Agent.objects.get()
-    assert (agent.description, agent.remote.declined.number) == ("Translates texts.", 2)
-
-
-def test_an_operator_looks_at_a_card_again(cards_at, translator, admin_client):
+def test_operators_refresh_a_card(cards_at, translator, admin_client):
     remote = translator.remote
-    assert "card is unchanged" in act(admin_client, remote, do="refresh").text
+    assert "card is unchanged" in refresh(admin_client, remote).text
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    assert "was updated from its card" in act(admin_client, remote, do="refresh").text
+    assert "was updated from its card" in refresh(admin_client, remote).text
     cards_at.pages[WELL_KNOWN] = (500, {}, b"")
-    page = act(admin_client, remote, do="refresh")
+    page = refresh(admin_client, remote)
     assert page.text.count("status 500") == 2
+    told = AuditEntry.objects.filter(action=AuditAction.ADMIN_CHANGED, object_key=str(remote.pk)).order_by("pk")
+    outcomes = ["unchanged", "updated", "failed"]
+    assert [one.details["note"] for one in told] == [f"Refreshed the card: {outcome}." for outcome in outcomes]
     chosen = {"action": "refresh_selected", "_selected_action": [remote.pk]}
     assert "was not changed" in admin_client.post(LIST, chosen, follow=True).text
 
 
-def test_who_may_only_look_decides_nothing(client, ada, waiting):
+def test_viewers_decide_nothing(client, ada, waiting):
     ada.is_staff = True
     ada.save()
     ada.user_permissions.add(Permission.objects.get(codename="view_remoteagent"))
@@ -174,13 +141,13 @@ def test_who_may_only_look_decides_nothing(client, ada, waiting):
     assert "for approval: version 2" in page.text
     assert "Approve version" not in page.text
     assert "Refresh the card" not in page.text
-    assert act(client, waiting, do="approve", version=2).status_code == 403
+    assert decide(client, waiting, do="approve", version=2).status_code == 403
     assert client.get(ADD).status_code == 403
-    assert client.get(reverse("admin:remote_remoteagent_act", args=[waiting.pk])).status_code == 405
+    assert client.get(reverse("admin:remote_remoteagent_decide", args=[waiting.pk])).status_code == 405
     assert Agent.objects.get().description == "Translates texts."
 
 
-def test_policies_are_set_on_the_agents_own_page_and_the_cards_words_are_not(translator, admin_client):
+def test_policies_are_set_and_card_fields_are_not(translator, admin_client):
     admin_client.post(page_of(translator.remote), {"history_messages": 3, "card_url": "https://evil.example/"})
     remote = RemoteAgent.objects.get()
     assert (remote.history_messages, remote.card_url == "https://evil.example/") == (3, False)
@@ -198,40 +165,15 @@ def test_policies_are_set_on_the_agents_own_page_and_the_cards_words_are_not(tra
     assert agent.versions.count() == 1
 
 
-def test_there_is_no_page_of_an_agent_that_there_is_not(admin_client):
-    for number in (0, 10**40):
-        assert admin_client.get(f"/admin/remote/remoteagent/of/{number}/").status_code == 404
-        assert admin_client.get(f"/admin/remote/remotecredential/of/{number}/").status_code == 404
-
-
-def test_the_list_of_agents_is_narrowed_by_what_cards_say(translator, echo, admin_client):
-    url = reverse("admin:agents_agent_changelist")
-    for asked in ({"tag": "language"}, {"skill": "Translate"}, {"kind__exact": "remote"}):
-        assert [agent.slug for agent in admin_client.get(url, asked).context["cl"].result_list] == ["translator"]
-    both = admin_client.get(url, {"mode": "text/plain"}).context["cl"].result_list
-    assert {agent.slug for agent in both} == {"translator", "echo"}
-    assert not admin_client.get(url, {"tag": "nothing"}).context["cl"].result_list
-
-
-def test_the_list_of_remote_agents_costs_no_more_for_many(cards_at, admin_client, django_assert_max_num_queries):
-    for number in range(10):
-        cards_at.pages["/card.json"] = cards_at.card(name=f"Agent {number}")
-        registration.register_remote(f"agent-{number}", url=f"{cards_at.url}/card.json")
-    with django_assert_max_num_queries(10):
-        page = admin_client.get(LIST)
-    assert len(page.context["cl"].result_list) == 10
-    assert page.text.count("state-stopped") >= 10
-
-
-def test_an_agent_is_given_another_card_by_who_looked_at_it(translator, admin_client):
+def test_an_agent_is_given_another_card(translator, admin_client):
     url = reverse("admin:remote_remoteagent_card", args=[translator.remote.pk])
     assert url in admin_client.get(page_of(translator.remote)).text
     Agent.objects.update(access="public")
     pasted = json.dumps(card("https://agents.example/a2a", name="Moved"))
-    page = admin_client.post(url, {"source": pasted})
+    page = admin_client.post(url, {"card": pasted})
     assert "What changes from version 1" in page.text
     assert "https://agents.example/a2a" in page.text
-    admin_client.post(url, page.context["form"].initial)
+    admin_client.post(url, begun(page))
     agent = Agent.objects.get()
     assert (agent.name, agent.access, agent.remote.origin) == ("Moved", "public", "https://agents.example:443")
     assert (agent.slug, agent.current_version.number, agent.remote.card_url) == ("translator", 2, "")

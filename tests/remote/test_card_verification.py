@@ -37,13 +37,17 @@ def public(key, kid="one", **more):
     return {**key.as_dict(private=False), "kid": kid, **more}
 
 
-def signed(told, key, algorithm="ES256", payload=None, **header):
+def signed(told, key, algorithm="ES256", **header):
     registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
-    content = payload if payload is not None else card_verification._canonical_forms(told)[0]
+    content = card_verification._canonical_forms(told)[0]
     named = {"alg": algorithm, "kid": "one", "typ": "JOSE", **header}
     protected = {name: value for name, value in named.items() if value is not None}
     made = jws.serialize_compact(protected, content, key, registry=registry).split(".")
     return {**told, "signatures": [{"protected": made[0], "signature": made[2]}]}
+
+
+def base64url(value):
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
 @pytest.fixture
@@ -59,7 +63,7 @@ def publish(cards_at):
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-def test_a_card_that_its_own_servers_key_signed_is_verified_and_the_key_pinned(publish, algorithm):
+def test_cards_signed_by_their_server_pin_the_key(publish, algorithm):
     agent = registration.register_remote("one", url=publish(KEYS[algorithm], algorithm))
     assert agent.remote.signature == "verified"
     [pinned] = agent.remote.pinned_keys
@@ -67,13 +71,14 @@ def test_a_card_that_its_own_servers_key_signed_is_verified_and_the_key_pinned(p
     assert not {"d", "p", "q"} & pinned.keys()
 
 
-def test_an_incomplete_card_is_verified_as_sent(publish, cards_at):
-    told = {"name": "A", "url": f"{cards_at.url}/a2a", "skills": ["Tell jokes"], "capabilities": ["jokes"], "extra": 1}
-    assert registration.register_remote("one", url=publish(told=told)).remote.signature == "verified"
-    served = cards_at.pages[WELL_KNOWN]
-    cards_at.pages[WELL_KNOWN] = {**served, "extra": 2}
-    with pytest.raises(BadCard, match="signature is wrong"):
-        registration.register_remote("two", url=cards_at.url)
+def test_old_and_incomplete_cards_are_verified_as_sent(publish, cards_at):
+    url = f"{cards_at.url}/a2a"
+    told = {"name": "A", "url": url, "skills": ["Tell jokes"], "capabilities": ["jokes"], "extra": 1}
+    for slug, one, change in (("one", told, {"extra": 2}), ("two", old_card(url), {"url": "https://evil.example/"})):
+        assert registration.register_remote(slug, url=publish(told=one)).remote.signature == "verified"
+        cards_at.pages[WELL_KNOWN] |= change
+        with pytest.raises(BadCard, match=WRONG):
+            registration.register_remote(f"{slug}-changed", url=cards_at.url)
 
 
 def test_a_card_of_this_platform_is_verified(cards_at, echo):
@@ -96,29 +101,7 @@ def test_a_card_that_the_sdk_signed_is_verified(cards_at):
         assert registration.register_remote(f"one-{number}", url=cards_at.url).remote.signature == "verified"
 
 
-def test_a_card_of_0_3_is_verified_as_it_came(cards_at, publish):
-    url = publish(told=old_card(f"{cards_at.url}/a2a"))
-    assert registration.register_remote("one", url=url).remote.signature == "verified"
-    cards_at.pages[WELL_KNOWN]["url"] = "https://evil.example/"
-    with pytest.raises(BadCard, match=WRONG):
-        registration.register_remote("two", url=url)
-
-
-def test_the_signature_of_the_specifications_example_is_read_but_its_key_is_nowhere(cards_at):
-    """A2A 1.0 §8.4.2; its `jku` is on example.com."""
-    example = {
-        "protected": (
-            "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpPU0UiLCJraWQiOiJrZXktMSIsImprdSI6"
-            "Imh0dHBzOi8vZXhhbXBsZS5jb20vYWdlbnQvandrcy5qc29uIn0"
-        ),
-        "signature": "QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9-B3m2-XgCpzuhiLt8E0tV6HXoZKHv4GtHgKQ",
-    }
-    cards_at.pages[WELL_KNOWN] = cards_at.card(signatures=[example])
-    agent = registration.register_remote("one", url=cards_at.url)
-    assert (agent.remote.signature, agent.remote.pinned_keys) == ("unverified", [])
-
-
-def test_a_card_that_was_changed_after_it_was_signed_is_refused(cards_at, publish):
+def test_cards_changed_after_signing_are_refused(cards_at, publish):
     url = publish()
     elsewhere = {"url": "https://evil.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     for change in (
@@ -133,7 +116,7 @@ def test_a_card_that_was_changed_after_it_was_signed_is_refused(cards_at, publis
     assert not Agent.objects.exists()
 
 
-def test_a_key_set_elsewhere_is_not_asked_unless_an_operator_trusts_it(cards_at, publish, monkeypatch):
+def test_key_sets_elsewhere_are_asked_only_if_trusted(cards_at, publish, monkeypatch):
     asked = []
 
     async def fetch(url, also):
@@ -155,7 +138,7 @@ def test_a_key_set_elsewhere_is_not_asked_unless_an_operator_trusts_it(cards_at,
         assert registration.register_remote("four", url=publish(jku=None)).remote.signature == "verified"
 
 
-def test_a_key_that_cannot_be_had_leaves_the_signature_unverified(cards_at, publish):
+def test_missing_keys_leave_signatures_unverified(cards_at, publish):
     url = publish()
     none = ((404, {}, b""), b"nothing", {"keys": 1}, {"keys": [1, {"kid": "two"}]}, b'{"keys": ' + b" " * 100_000)
     for number, keys in enumerate(none):
@@ -164,28 +147,29 @@ def test_a_key_that_cannot_be_had_leaves_the_signature_unverified(cards_at, publ
         assert (shown.signature, shown.pinned_keys) == ("unverified", []), keys
 
 
-def test_a_key_that_cannot_have_signed_makes_the_signature_wrong(cards_at, publish):
-    url = publish(RSAKey.generate_key(1024), "RS256")
-    with pytest.raises(BadCard, match=WRONG):
-        registration.register_remote("one", url=url)
-    url = publish()
-    for key in (
+def test_unfit_keys_and_headers_make_signatures_wrong(cards_at, publish):
+    weak = lambda: publish(RSAKey.generate_key(1024), "RS256")  # noqa: E731
+    critical = {"alg": "ES256", "kid": "one", "jku": cards_at.url + JWKS, "crit": ["magic"], "magic": 1}
+    keys = (
         {"kid": "one"},
         {"kid": "one", "kty": "oct", "k": "YQ"},
         {"kid": "one", "kty": "EC", "crv": "P-256", "x": 1, "y": "!"},
         public(KEYS["ES256"], use="enc"),
         public(KEYS["ES256"], alg="ES384"),
-    ):
-        cards_at.pages[JWKS] = {"keys": [key]}
+    )
+    changes = [
+        weak,
+        *[lambda key=key: cards_at.pages.update({JWKS: {"keys": [key]}}) for key in keys],
+        lambda: cards_at.pages[WELL_KNOWN]["signatures"][0].update(protected=base64url(critical)),
+    ]
+    for change in changes:
+        url = publish()
+        change()
         with pytest.raises(BadCard, match=WRONG):
             registration.register_remote("one", url=url)
 
 
-def base64url(value):
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-
-def test_what_is_no_signature_by_an_algorithm_of_the_list_verifies_nothing(cards_at, publish):
+def test_only_signatures_of_listed_algorithms_verify(cards_at, publish):
     url = publish()
     secret = OctKey.import_key(json.dumps(public(KEYS["ES256"])))  # the well-known algorithm confusion attack
     for number, signatures in enumerate(
@@ -203,26 +187,13 @@ def test_what_is_no_signature_by_an_algorithm_of_the_list_verifies_nothing(cards
         )
     ):
         cards_at.pages[WELL_KNOWN] = cards_at.card(signatures=signatures)
-        shown = registration.register_remote(f"one-{number}", url=url).remote
-        assert shown.signature == "unverified", signatures
-
-
-def test_an_extension_of_jws_that_must_be_understood_and_is_not_verifies_nothing(cards_at, publish):
-    url = publish()
-    header = {"alg": "ES256", "kid": "one", "jku": cards_at.url + JWKS, "crit": ["magic"], "magic": 1}
-    [signature] = cards_at.pages[WELL_KNOWN]["signatures"]
-    signature["protected"] = base64url(header)
-    with pytest.raises(BadCard, match=WRONG):
-        registration.register_remote("one", url=url)
-
-
-def test_one_good_signature_among_several_is_enough(cards_at, publish):
-    url = publish()
+        assert registration.register_remote(f"one-{number}", url=url).remote.signature == "unverified", signatures
+    publish()
     cards_at.pages[WELL_KNOWN]["signatures"].insert(0, {"protected": "!", "signature": "!"})
-    assert registration.register_remote("one", url=url).remote.signature == "verified"
+    assert registration.register_remote("one", url=url).remote.signature == "verified", "a good one is enough"
 
 
-def test_a_pasted_card_is_believed_by_the_keys_of_where_the_agent_is(cards_at, publish):
+def test_pasted_cards_need_keys_of_the_agents_server(cards_at, publish):
     publish()
     text = json.dumps(cards_at.pages[WELL_KNOWN])
     assert registration.register_remote("one", card=text).remote.signature == "verified"
@@ -230,44 +201,38 @@ def test_a_pasted_card_is_believed_by_the_keys_of_where_the_agent_is(cards_at, p
     assert registration.register_remote("two", card=json.dumps(elsewhere)).remote.signature == "unverified"
 
 
-class TestAPinnedKey:
-    @pytest.fixture
-    def pinned(self, publish):
-        return registration.register_remote("one", url=publish())
-
-    def test_needs_no_look_up_any_more(self, cards_at, publish, pinned):
-        publish(told=cards_at.card(description="Other."))
-        cards_at.pages[JWKS] = (503, {}, b"")
-        assert registration.refresh_card(pinned).outcome == "updated"
-        agent = Agent.objects.get()
-        assert (agent.description, agent.remote.signature) == ("Other.", "verified")
-
-    @pytest.mark.parametrize("kid", ["one", "two"])
-    def test_that_another_key_follows_waits_and_the_other_is_pinned_once_approved(self, publish, pinned, ada, kid):
-        publish(KEYS["ES384"], "ES384", kid=kid)
-        assert registration.refresh_card(pinned).outcome == "waiting"
-        agent = Agent.objects.get()
-        assert agent.remote.pinned_keys == [public(KEYS["ES256"])]
-        assert agent.remote.proposed.note == "Needs approval: another signing key."
-        registration.approve_card(agent, ada)
-        agent = Agent.objects.get()
-        assert agent.remote.pinned_keys == [public(KEYS["ES384"], kid)]
-        assert registration.refresh_card(agent).outcome == "unchanged"
-
-    def test_that_is_suddenly_missing_waits(self, cards_at, pinned):
-        cards_at.pages[WELL_KNOWN] = cards_at.card()
-        assert registration.refresh_card(pinned).outcome == "waiting"
-        assert Agent.objects.get().remote.signature == "verified"
-
-    def test_that_did_not_sign_this_fails(self, cards_at, pinned):
-        cards_at.pages[WELL_KNOWN] |= {"description": "Forged."}
-        told = registration.refresh_card(pinned)
-        assert (told.outcome, WRONG in told.reason) == ("failed", True)
-        agent = Agent.objects.get()
-        assert (agent.description, agent.remote.card_error) == ("Translates texts.", told.reason)
+def test_a_pinned_key_needs_no_lookup(cards_at, publish):
+    agent = registration.register_remote("one", url=publish())
+    publish(told=cards_at.card(description="Other."))
+    cards_at.pages[JWKS] = (503, {}, b"")
+    assert registration.refresh_card(agent).outcome == "updated"
+    agent = Agent.objects.get()
+    assert (agent.description, agent.remote.signature) == ("Other.", "verified")
+    cards_at.pages[WELL_KNOWN] |= {"description": "Forged."}
+    told = registration.refresh_card(agent)
+    assert (told.outcome, WRONG in told.reason) == ("failed", True)
+    agent = Agent.objects.get()
+    assert (agent.description, agent.remote.card_error) == ("Other.", told.reason)
+    cards_at.pages[WELL_KNOWN] = cards_at.card()  # the signature is suddenly missing
+    assert registration.refresh_card(agent).outcome == "waiting"
+    assert Agent.objects.get().remote.signature == "verified"
 
 
-def test_an_unsigned_card_that_is_signed_later_is_taken_and_its_key_pinned(cards_at, publish):
+@pytest.mark.parametrize("kid", ["one", "two"])
+def test_another_key_waits_for_approval(publish, ada, kid):
+    agent = registration.register_remote("one", url=publish())
+    publish(KEYS["ES384"], "ES384", kid=kid)
+    assert registration.refresh_card(agent).outcome == "waiting"
+    agent = Agent.objects.get()
+    assert agent.remote.pinned_keys == [public(KEYS["ES256"])]
+    assert agent.remote.proposed.note == "Needs approval: another signing key."
+    registration.approve_card(agent, ada)
+    agent = Agent.objects.get()
+    assert agent.remote.pinned_keys == [public(KEYS["ES384"], kid)]
+    assert registration.refresh_card(agent).outcome == "unchanged"
+
+
+def test_unsigned_cards_may_be_signed_later(cards_at, publish):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
     agent = registration.register_remote("one", url=cards_at.url)
     assert agent.remote.signature == "unsigned"
@@ -276,33 +241,16 @@ def test_an_unsigned_card_that_is_signed_later_is_taken_and_its_key_pinned(cards
     assert Agent.objects.get().remote.pinned_keys == [public(KEYS["ES256"])]
 
 
-def unsigned_token(told, **header):
-    protected = base64.urlsafe_b64encode(json.dumps({"kid": "one", **header}).encode()).rstrip(b"=").decode()
-    return {**told, "signatures": [{"protected": protected, "signature": ""}]}
+def prove_nothing(cards_at, **changes):
+    """A card that a key signed of which nobody knows."""
+    cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}
+    stranger, jku = ECKey.generate_key("P-256"), cards_at.url + JWKS
+    cards_at.pages[WELL_KNOWN] = signed(cards_at.card(**changes), stranger, kid="other", jku=jku)
 
 
-FORGERIES = {
-    "no algorithm": lambda told, jku: unsigned_token(told, alg="none", jku=jku),
-    "a shared secret": lambda told, jku: signed(told, OctKey.generate_key(256), "HS256", jku=jku),
-    "an unknown key": lambda told, jku: signed(told, ECKey.generate_key("P-256"), kid="other", jku=jku),
-    "keys on another server": lambda told, jku: signed(
-        told, KEYS["ES384"], "ES384", kid="a", jku="https://k.example/j"
-    ),
-}
-
-
-@pytest.fixture(params=FORGERIES)
-def forge(request, cards_at):
-    def serve(**changes):
-        cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}
-        cards_at.pages[WELL_KNOWN] = FORGERIES[request.param](cards_at.card(**changes), cards_at.url + JWKS)
-        return cards_at.url
-
-    return serve
-
-
-def test_a_signature_that_proves_nothing_makes_an_agent_not_trusted_wherever_it_is_shown(forge, client, ada):
-    agent = registration.register_remote("one", url=forge(), access="authenticated")
+def test_an_unproven_signature_is_shown_as_not_trusted(cards_at, client, ada):
+    prove_nothing(cards_at)
+    agent = registration.register_remote("one", url=cards_at.url, access="authenticated")
     assert (agent.remote.signature, agent.remote.pinned_keys) == ("unverified", [])
     ada.is_staff = ada.is_superuser = True
     ada.save()
@@ -313,27 +261,26 @@ def test_a_signature_that_proves_nothing_makes_an_agent_not_trusted_wherever_it_
 
 
 @override_settings(REQUIRE_TRUSTED_CARDS=True)
-def test_where_trust_is_required_no_other_card_is_registered(forge, cards_at, publish):
-    url = forge()
+def test_only_trusted_cards_register_where_required(cards_at, publish):
+    prove_nothing(cards_at)
     with pytest.raises(BadCard, match="verified signature"):
-        registration.register_remote("one", url=url)
+        registration.register_remote("one", url=cards_at.url)
     cards_at.pages[WELL_KNOWN] = cards_at.card()
     with pytest.raises(BadCard, match="unsigned"):
-        registration.register_remote("one", url=url)
+        registration.register_remote("one", url=cards_at.url)
     assert not Agent.objects.exists()
     assert registration.register_remote("one", url=publish()).remote.signature == "verified"
 
 
-def test_where_trust_is_required_no_other_card_is_taken_at_a_refresh(forge, cards_at, publish, settings):
+def test_only_trusted_cards_refresh_where_required(cards_at, publish, settings):
     agent = registration.register_remote("one", url=publish())
     unsigned = registration.register_remote("two", card=json.dumps(cards_at.card()))
     settings.REQUIRE_TRUSTED_CARDS = True
-    forge(description="Forged.")
+    prove_nothing(cards_at, description="Forged.")
     told = registration.refresh_card(agent)
     assert (told.outcome, "verified signature" in told.reason) == ("failed", True)
     assert Agent.objects.get(slug="one").description == "Translates texts."
-    unsigned.remote.card_url = cards_at.url
-    unsigned.remote.etag = '"same"'
+    unsigned.remote.card_url, unsigned.remote.etag = cards_at.url, '"same"'
     unsigned.remote.save()
     cards_at.pages[WELL_KNOWN] = (304, {}, b"")
     assert registration.refresh_card(unsigned).outcome == "failed", "also one that was registered before"

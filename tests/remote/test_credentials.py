@@ -7,19 +7,22 @@ import re
 
 import httpx
 import pytest
+from a2a.types import AgentCard
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
+from google.protobuf.json_format import ParseDict
 
-import db as database
 from apps.accounts import encryption
 from apps.accounts.encryption import CannotDecrypt, keyring
 from apps.engine.output import Redaction
 from apps.remote.authentication import credentials
+from apps.remote.authentication.security_schemes import card_requirements
 from apps.remote.errors import CredentialMissing, Unauthorized, WrongOrigin
 from apps.remote.federation import known
 from apps.remote.models import RemoteAgent, RemoteCredential
+from parley import db as database
 from tests.outbound.receiving import answer, server
 from tests.remote.guarded import api_key, approved, card, client, http, letting_in, oauth2_scheme, registered, verified
 
@@ -28,46 +31,33 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 SECRET = "canary-5f1d2a90"
 KEY = {"key": SECRET}
 URL = "https://vault.example.org/a2a"
+IN_HEADER = api_key("header", "X-Key")
+BASIC = "Basic " + base64.b64encode(f"Grüße:{SECRET} €".encode()).decode()
 
 
 @pytest.fixture
 def vault(db):
-    return registered(card(URL, {"key": api_key("header", "X-Key")}, {"key": []}))
+    return registered(card(URL, {"key": IN_HEADER}, {"key": []}))
 
 
-@pytest.fixture
-def at_server(ada):
-    """Registers an agent with these schemes, one of which is required, and stores the credentials."""
-
-    async def register(at, schemes, *alternatives, **given):
-        agent = await database.run(registered, card(at.url, schemes, *alternatives))
-        for name, values in given.items():
-            await database.run(credentials.save, agent, None, name, values, ada)
-        return agent
-
-    return register
+async def save(agent, name, values, owner=None, **options):
+    await database.run(lambda: credentials.save(agent, owner, name, values, None, **options))
 
 
-IN_HEADER = {"key": api_key("header", "X-Key")}
-
-
-async def called(agent, url, owner=None, **options):
-    auth = await credentials.auth_for(agent, owner and owner.pk, **options)
-    async with client() as http:
-        return await http.post(url, json={"hello": 1}, auth=auth)
+async def sent(agent, owner=None, url=URL, **options):
+    """A request as it is sent to the agent."""
+    auth = await credentials.auth_for(agent, owner, **options)
+    return await anext(auth.async_auth_flow(httpx.Request("POST", url)))
 
 
 def signed_in(name, value):
     return lambda request: request.headers.get(name) == value
 
 
-BASIC = "Basic " + base64.b64encode(f"Grüße:{SECRET} €".encode()).decode()
-
-
 @pytest.mark.parametrize(
     ("scheme", "given", "is_known"),
     [
-        (api_key("header", "X-Key"), KEY, signed_in("x-key", SECRET)),
+        (IN_HEADER, KEY, signed_in("x-key", SECRET)),
         (api_key("header", "Authorization"), {"key": f"Key {SECRET}"}, signed_in("authorization", f"Key {SECRET}")),
         (api_key("query", "a key"), {"key": "a&b= +ü"}, lambda request: request.query == {"a key": ["a&b= +ü"]}),
         (api_key("cookie", "session"), KEY, signed_in("cookie", f"session={SECRET}")),
@@ -76,170 +66,133 @@ BASIC = "Basic " + base64.b64encode(f"Grüße:{SECRET} €".encode()).decode()
     ],
     ids=["header", "authorization", "query", "cookie", "bearer", "basic"],
 )
-async def test_each_kind_lets_parley_in(ada, scheme, given, is_known):
-    async with server(letting_in(is_known)) as at:
+async def test_each_kind_lets_parley_in(db, scheme, given, is_known):
+    async with server(letting_in(is_known)) as at, client() as http:
         agent = await database.run(registered, card(at.url, {"one": scheme}, {"one": []}))
-        async with client() as http:
-            assert (await http.post(at.url)).status_code == 401, "the server does look"
-        await database.run(credentials.save, agent, None, "one", given, ada)
-        assert (await called(agent, at.url)).status_code == 200
+        assert (await http.post(at.url)).status_code == 401, "the server does look"
+        await save(agent, "one", given)
+        auth = await credentials.auth_for(agent, None)
+        assert (await http.post(at.url, auth=auth)).status_code == 200
 
 
-async def test_requests_are_signed_by_a_switch_and_cover_the_credential(at_server):
+@pytest.mark.parametrize("schemes", [{"token": http("bearer")}, {}], ids=["credential", "nothing"])
+async def test_requests_are_signed_by_a_switch(db, schemes):
     heard = []
-    async with server(letting_in(lambda request: heard.append(request) or True)) as at:
-        agent = await at_server(at, {"token": http("bearer")}, {"token": []}, token={"token": SECRET})
-        await called(agent, at.url)
-        assert "signature" not in heard[0].headers
-        remote = RemoteAgent(agent=agent, origin=at.url, signs_requests=True)
-        await database.run(remote.save)
-        known.forget()
-        await called(agent, at.url)
-    [_, signed] = heard
-    found = await database.run(verified, signed, at.url)
-    assert found.nonce
-    assert 0 < found.parameters["expires"] - found.parameters["created"] <= 300
+    async with server(letting_in(lambda request: heard.append(request) or True)) as at, client() as http:
+        agent = await database.run(registered, card(at.url, schemes, *[{name: []} for name in schemes]))
+        for name in schemes:
+            await save(agent, name, {"token": SECRET})
 
+        async def call():
+            await http.post(at.url, json={"hello": 1}, auth=await credentials.auth_for(agent, None))
 
-async def test_an_agent_that_asks_for_nothing_gets_signed_requests_each_with_its_own_nonce(at_server):
-    heard = []
-    async with server(letting_in(lambda request: heard.append(request) or True)) as at:
-        agent = await at_server(at, {})
+        await call()
         await database.run(RemoteAgent(agent=agent, origin=at.url, signs_requests=True).save)
         known.forget()
-        for _ in range(2):
-            assert (await called(agent, at.url)).status_code == 200
-    nonces = {re.search(r'nonce="([^"]+)"', request.headers["signature-input"])[1] for request in heard}
+        await call()
+        await call()
+    unsigned, *signed = heard
+    assert "signature" not in unsigned.headers
+    nonces = {re.search(r'nonce="([^"]+)"', request.headers["signature-input"])[1] for request in signed}
     assert len(nonces) == 2
-    assert not any("authorization" in request.headers["signature-input"] for request in heard)
+    for request in signed:
+        assert ("authorization" in request.headers["signature-input"]) is bool(schemes)
+    if schemes:
+        found = await database.run(verified, signed[0], at.url)
+        assert 0 < found.parameters["expires"] - found.parameters["created"] <= 300
 
 
-async def test_what_is_needed_together_is_sent_together(ada, at_server):
-    both = {"key": api_key("query", "key"), "token": http("bearer"), "other": api_key("cookie", "c")}
-    known = lambda request: request.query == {"key": ["k-1"]} and "authorization" in request.headers  # noqa: E731
-    async with server(letting_in(known)) as at:
-        agent = await at_server(at, both, {"key": [], "token": []}, key={"key": "k-1"})
-        with pytest.raises(CredentialMissing, match="a credential, token"):
-            await called(agent, at.url)
-        await database.run(credentials.save, agent, None, "token", {"token": "t-1"}, ada)
-        await database.run(credentials.save, agent, None, "other", {"key": "not-asked-for"}, ada)
-        assert (await called(agent, at.url)).status_code == 200
-    assert b"not-asked-for" not in at.requests[0]
+async def test_credentials_go_together_or_by_first_given(db):
+    schemes = {"key": api_key("query", "key"), "token": http("bearer"), "other": IN_HEADER}
+    agent = await database.run(registered, card(URL, schemes, {"key": [], "token": []}, {"other": []}))
+    with pytest.raises(CredentialMissing):
+        await sent(agent)
+    await save(agent, "other", {"key": "o-1"})
+    assert (await sent(agent)).headers["x-key"] == "o-1"
+    for name, values in (("key", {"key": "k-1"}), ("token", {"token": "t-1"})):
+        await save(agent, name, values)
+    both = await sent(agent)
+    assert (both.url.params["key"], both.headers["authorization"]) == ("k-1", "Bearer t-1")
+    assert "x-key" not in both.headers
 
 
-async def test_of_alternatives_the_first_that_was_given_is_taken(ada, at_server):
-    either = {"token": http("bearer"), "key": api_key("header", "X-Key")}
-    async with server(letting_in(lambda request: True)) as at:
-        agent = await at_server(at, either, {"token": []}, {"key": []}, key=KEY)
-        await called(agent, at.url)
-        await database.run(credentials.save, agent, None, "token", {"token": "t-1"}, ada)
-        await called(agent, at.url)
-    carried = [(b"X-Key" in request, b"Bearer t-1" in request) for request in at.requests]
-    assert carried == [(True, False), (False, True)]
+async def test_credentials_go_to_their_own_origin_alone(vault):
+    await save(vault, "key", KEY)
+    assert (await sent(vault, url=f"{URL}/deeper?a=b")).headers["x-key"] == SECRET
+    for url in ("https://thief.example.org/a2a", URL.replace("https:", "http:"), URL.replace(".org", ".org:8443")):
+        with pytest.raises(WrongOrigin) as refused:
+            await sent(vault, url=url)
+        assert SECRET not in str(refused.value)
 
 
-async def test_it_goes_to_its_own_origin_alone_and_along_no_redirect(at_server):
-    async with server(answer()) as other:
-        location = f"Location: {other.url}"
-        async with server(letting_in(lambda request: True)) as own, server(answer(b"", "307 No", location)) as leading:
-            agent = await at_server(own, IN_HEADER, {"key": []}, key=KEY)
-            for url in (other.url, own.url.replace("http:", "https:"), own.url.replace("127.0.0.1", "localhost")):
-                with pytest.raises(WrongOrigin) as refused:
-                    await called(agent, url)
-                assert SECRET not in str(refused.value)
-            assert (await called(agent, own.url + "deeper?a=b")).status_code == 200
-            agent = await database.run(approved, agent, card(leading.url, IN_HEADER, {"key": []}))
-            await database.run(credentials.save, agent, None, "key", KEY, None)
-            auth = await credentials.auth_for(agent, None)
-            async with client(follow_redirects=True) as careless:
-                with pytest.raises(httpx.TransportError, match="redirect"):
-                    await careless.post(leading.url, auth=auth)
-    assert SECRET.encode() in leading.requests[0]
-    assert other.requests == []
-
-
-async def test_a_card_that_moved_gets_nothing_until_it_is_given_again(ada, vault):
-    await database.run(credentials.save, vault, None, "key", KEY, ada)
-    moved = card("https://thief.example.org/a2a", {"key": api_key("header", "X-Key")}, {"key": []})
+async def test_credentials_do_not_follow_a_changed_card(vault):
+    await save(vault, "key", KEY)
+    moved = card("https://thief.example.org/a2a", {"key": IN_HEADER}, {"key": []})
     agent = await database.run(approved, vault, moved)
     with pytest.raises(CredentialMissing, match=r"given for https://vault.example.org:443, .* now at https://thief"):
         await credentials.auth_for(agent, None)
-    await database.run(credentials.save, agent, None, "key", KEY, ada)
+    await save(agent, "key", KEY)
     assert await credentials.auth_for(agent, None)
-
-
-async def test_a_card_that_asks_for_another_kind_gets_nothing(ada, vault):
-    await database.run(credentials.save, vault, None, "key", KEY, ada)
-    agent = await database.run(approved, vault, card(URL, {"key": http("bearer")}, {"key": []}))
+    other_kind = card("https://thief.example.org/a2a", {"key": http("bearer")}, {"key": []})
+    agent = await database.run(approved, agent, other_kind)
     with pytest.raises(CredentialMissing, match="another kind"):
         await credentials.auth_for(agent, None)
-
-
-async def test_a_card_that_has_tokens_fetched_elsewhere_gets_no_secret(ada):
-    schemes = {"login": oauth2_scheme("https://login.example.org/token")}
-    agent = await database.run(registered, card(URL, schemes, {"login": []}))
-    given = {"client_id": "parley", "client_secret": SECRET}
-    await database.run(credentials.save, agent, None, "login", given, ada)
-    schemes = {"login": oauth2_scheme("https://thief.example.org/token")}
-    agent = await database.run(approved, agent, card(URL, schemes, {"login": []}))
-    with pytest.raises(CredentialMissing, match=r"for the tokens of https://login.example.org:443"):
+    login = [card(URL, {"login": oauth2_scheme(f"https://{name}.example.org/token")}, {"login": []}) for name in "ab"]
+    agent = await database.run(registered, login[0], "other")
+    await save(agent, "login", {"client_id": "parley", "client_secret": SECRET})
+    agent = await database.run(approved, agent, login[1])
+    with pytest.raises(CredentialMissing, match=r"for the tokens of https://a.example.org:443"):
         await credentials.auth_for(agent, None)
 
 
-async def test_one_that_has_expired_or_was_erased_or_cannot_be_given_is_not_used(ada, vault):
-    past = timezone.now() - datetime.timedelta(seconds=1)
-    await database.run(lambda: credentials.save(vault, None, "key", KEY, ada, expires_at=past))
+async def test_expired_erased_and_impossible_credentials_are_missing(ada, vault):
+    other = await database.run(registered, card(URL, {"key": IN_HEADER}, {"key": []}), "other")
+    await save(other, "key", KEY)
+    with pytest.raises(CredentialMissing):
+        await credentials.auth_for(vault, ada.pk)
+    await save(vault, "key", KEY, expires_at=timezone.now() - datetime.timedelta(seconds=1))
     with pytest.raises(CredentialMissing, match="expired"):
         await credentials.auth_for(vault, None)
     assert await database.run(credentials.erase, vault, None, "key", ada)
     assert not await database.run(credentials.erase, vault, None, "key", ada)
-    assert not await RemoteCredential.objects.aexists()
     with pytest.raises(CredentialMissing, match="wants a credential"):
         await credentials.auth_for(vault, None)
     agent = await database.run(approved, vault, card(URL, {"tls": {"mtlsSecurityScheme": {}}}, {"tls": []}))
     with pytest.raises(CredentialMissing, match="client certificate"):
         await credentials.auth_for(agent, None)
     with pytest.raises(ValidationError, match="client certificate"):
-        await database.run(credentials.save, agent, None, "tls", KEY, ada)
+        await save(agent, "tls", KEY)
 
 
-async def test_a_persons_own_goes_before_that_of_everybody(ada, bob, vault):
+async def test_a_persons_own_goes_before_everybodys(ada, bob, vault):
     with pytest.raises(ValidationError, match="does not want"):
-        await database.run(credentials.save, vault, ada, "key", KEY, ada)
-    await database.run(credentials.save, vault, None, "key", {"key": "of-everybody"}, ada)
+        await save(vault, "key", KEY, ada)
+    await save(vault, "key", {"key": "of-everybody"})
     await database.run(credentials.set_personal, vault, "key", True, ada)
-    await database.run(credentials.save, vault, ada, "key", {"key": "of-ada"}, ada)
-    assert await sent(vault, ada.pk) == "of-ada"
+    await save(vault, "key", {"key": "of-ada"}, ada)
+
+    async def key(owner, **options):
+        return (await sent(vault, owner, **options)).headers["X-Key"]
+
+    assert await key(ada.pk) == "of-ada"
     for owner in (bob.pk, None):
         with pytest.raises(CredentialMissing) as missing:
-            await credentials.auth_for(vault, owner)
+            await key(owner)
         assert missing.value.is_personal
-    assert await sent(vault, None, checking=True) == "of-everybody"
+    assert await key(None, checking=True) == "of-everybody"
     await database.run(credentials.set_personal, vault, "key", False, ada)
-    assert [await sent(vault, owner) for owner in (ada.pk, bob.pk)] == ["of-ada", "of-everybody"]
-
-
-async def sent(agent, owner, **options):
-    auth = await credentials.auth_for(agent, owner, **options)
-    return (await anext(auth.async_auth_flow(httpx.Request("POST", URL)))).headers["X-Key"]
-
-
-async def test_one_of_another_agent_is_never_taken(ada, vault):
-    other = await database.run(registered, card(URL, {"key": api_key("header", "X-Key")}, {"key": []}), "other")
-    await database.run(credentials.save, other, None, "key", KEY, ada)
-    with pytest.raises(CredentialMissing):
-        await credentials.auth_for(vault, ada.pk)
+    assert [await key(owner) for owner in (ada.pk, bob.pk)] == ["of-ada", "of-everybody"]
 
 
 # Keeping secrets
 
 
-def test_what_is_no_credential_is_refused_by_field_and_not_repeated(ada, vault):
+def test_what_is_no_credential_is_not_repeated(ada, vault):
     for scheme, given, field in (
-        (api_key("header", "X-Key"), {}, "key"),
-        (api_key("header", "X-Key"), {"key": f"{SECRET}\r\nX-Evil: 1"}, "key"),
-        (api_key("header", "X-Key"), {"key": f"{SECRET}ü"}, "key"),
-        (api_key("header", "X-Key"), {"key": SECRET * 1000}, "key"),
+        (IN_HEADER, {}, "key"),
+        (IN_HEADER, {"key": f"{SECRET}\r\nX-Evil: 1"}, "key"),
+        (IN_HEADER, {"key": f"{SECRET}ü"}, "key"),
+        (IN_HEADER, {"key": SECRET * 1000}, "key"),
         (api_key("cookie", "c"), {"key": f"{SECRET}; other=1"}, "key"),
         (http("bearer"), {"token": f"{SECRET} two"}, "token"),
         (http("basic"), {"username": f"a:{SECRET}", "password": "p"}, "username"),
@@ -254,26 +207,25 @@ def test_what_is_no_credential_is_refused_by_field_and_not_repeated(ada, vault):
     assert not RemoteCredential.objects.exists()
 
 
-def test_the_database_has_it_encrypted_and_goes_along_with_a_new_master_key(ada, vault, settings):
+def test_credentials_are_encrypted_under_the_master_key(ada, vault, settings):
+    def stored():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT secret, token FROM remote_remotecredential")
+            return str(cursor.fetchall())
+
     credentials.save(vault, None, "key", KEY, ada)
     old = stored()
-    assert SECRET not in str(old)
+    assert SECRET not in old
     settings.MASTER_KEY = f"{base64.urlsafe_b64encode(b'n' * 32).decode()},{settings.MASTER_KEY}"
     call_command("rotate_master_key")
     settings.MASTER_KEY = settings.MASTER_KEY.partition(",")[0]
     assert stored() != old
-    assert keyring().current in str(stored())
+    assert keyring().current in stored()
     assert RemoteCredential.objects.get().values == KEY
 
 
-def stored():
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT secret, token FROM remote_remotecredential")
-        return cursor.fetchall()
-
-
-async def test_one_that_cannot_be_decrypted_is_told_without_a_word_of_it_and_can_be_given_again(ada, vault, settings):
-    await database.run(credentials.save, vault, None, "key", KEY, ada)
+async def test_undecryptable_credentials_can_be_given_again(ada, vault, settings):
+    await save(vault, "key", KEY)
     settings.MASTER_KEY = base64.urlsafe_b64encode(b"n" * 32).decode()
     encryption._read_once.cache_clear()
     with pytest.raises(Unauthorized, match="cannot be decrypted"):
@@ -281,45 +233,105 @@ async def test_one_that_cannot_be_decrypted_is_told_without_a_word_of_it_and_can
     with pytest.raises(CannotDecrypt):
         await RemoteCredential.objects.aget()
     await database.run(credentials.set_personal, vault, "key", True, ada)
-    await database.run(credentials.save, vault, None, "key", {"key": "new"}, ada)
+    await save(vault, "key", {"key": "new"})
     assert (await RemoteCredential.objects.aget()).values == {"key": "new"}
 
 
-async def test_neither_the_log_nor_an_error_nor_a_repr_tells_it(at_server, caplog):
+async def test_no_log_error_or_repr_has_a_credential(ada, caplog):
     caplog.set_level(logging.DEBUG)
     schemes = {"key": api_key("query", "key"), "token": http("bearer")}
-    async with server(answer(b"no", "401 Unauthorized")) as at:
-        agent = await at_server(at, schemes, {"key": [], "token": []}, key=KEY, token={"token": SECRET})
+    async with server(answer(b"no", "401 Unauthorized")) as at, client() as http_client:
+        agent = await database.run(registered, card(at.url, schemes, {"key": [], "token": []}))
+        for name, values in (("key", KEY), ("token", {"token": SECRET})):
+            await database.run(credentials.save, agent, None, name, values, ada)
         auth = await credentials.auth_for(agent, None)
-        async with client() as http_client:
-            response = await http_client.post(at.url, auth=auth)
+        response = await http_client.post(at.url, auth=auth)
         with pytest.raises(httpx.HTTPStatusError) as refused:
             response.raise_for_status()
     row = await RemoteCredential.objects.afirst()
-    told = [str(refused.value), repr(refused.value.request), repr(auth), repr(row), str(row)]
+    await database.run(credentials.set_personal, agent, "key", True, ada)
+    await database.run(credentials.erase, agent, None, "key", ada)
+    told = [str(refused.value), repr(refused.value.request), repr(auth), repr(row), str(row), caplog.text]
     assert SECRET not in " ".join(told)
-    assert "remote credential set" in caplog.text
     assert "send_request_headers" in caplog.text, "libraries told all they tell"
-    assert SECRET not in caplog.text
+    audit = [record.getMessage() for record in caplog.records if record.name == "parley.audit"]
+    assert [f"by {ada.pk}" in line and "vault" in line for line in audit] == [True] * 4
 
 
-async def test_what_an_agent_echoes_is_without_it(ada):
-    schemes = {"login": http("basic"), "key": api_key("header", "X-Key")}
+async def test_what_an_agent_echoes_is_redacted(db):
+    schemes = {"login": http("basic"), "key": IN_HEADER}
     agent = await database.run(registered, card(URL, schemes, {"login": [], "key": []}))
-    given = {"username": "ada", "password": SECRET}
-    await database.run(credentials.save, agent, None, "login", given, ada)
-    await database.run(credentials.save, agent, None, "key", {"key": "another-canary"}, ada)
+    await save(agent, "login", {"username": "ada", "password": SECRET})
+    await save(agent, "key", {"key": "another-canary"})
     redaction = Redaction()
     await credentials.auth_for(agent, None, redact=redaction.keep_out)
     basic = base64.b64encode(f"ada:{SECRET}".encode()).decode()
     assert redaction(f"You sent {SECRET}, {basic} and another-canary.") == "You sent •••, ••• and •••."
 
 
-def test_who_gives_and_erases_is_in_the_audit(ada, vault, caplog):
-    caplog.set_level(logging.INFO, "parley.audit")
-    credentials.save(vault, None, "key", KEY, ada)
-    credentials.set_personal(vault, "key", True, ada)
-    credentials.erase(vault, None, "key", ada)
-    lines = [record.getMessage() for record in caplog.records]
-    assert [f"by {ada.pk}" in line and "vault" in line for line in lines] == [True, True, True]
-    assert "canary" not in " ".join(lines)
+# What a card asks for
+
+TOKENS = "https://login.example.org/token"
+
+
+def asked(schemes, *alternatives, url=URL, **more):
+    return card_requirements(ParseDict(card(url, schemes, *alternatives, **more), AgentCard()))
+
+
+def test_what_parley_cannot_do_is_said():
+    for scheme, told in (
+        ({"mtlsSecurityScheme": {}}, "client certificate"),
+        (http("digest"), "'digest'"),
+        (oauth2_scheme(TOKENS, flow="authorizationCode"), "client credentials only"),
+        (oauth2_scheme("http://login.example.org/token"), "over http"),
+        (oauth2_scheme("file:///etc/passwd"), "no usable address"),
+        (api_key("body", "key"), "'body'"),
+        (api_key("query", ""), "where none can be"),
+        ({}, "of a kind that Parley does not know"),
+    ):
+        [alternative] = asked({"one": scheme}, {"one": []}).alternatives
+        assert told in alternative.problem
+        assert alternative.schemes[0].kind is None, scheme
+    [alternative] = asked({}, {"ghost": []}).alternatives
+    assert "'ghost'" in alternative.problem
+    schemes = {"token": http("bearer"), "login": http("basic"), "key": api_key("header", "AUTHORIZATION")}
+    for pair in ({"token": [], "login": []}, {"token": [], "key": []}):
+        assert "same place" in asked(schemes, pair).alternatives[0].problem
+    long = "x" * 5_000
+    assert "too long" in asked({long: http("bearer")}, {long: []}).alternatives[0].problem
+    many = [{"token": [str(n)]} for n in range(10_000)]
+    assert len(asked(schemes, *many).alternatives) == 50
+
+
+def test_agents_may_ask_for_nothing():
+    nothing = asked({})
+    assert (nothing.alternatives, nothing.is_optional, nothing.schemes) == ((), True, {})
+    either = asked({"token": http("bearer")}, {"token": []}, {})
+    assert (either.is_optional, len(either.alternatives)) == (True, 1)
+    assert not asked({"token": http("bearer")}, {"token": []}).is_optional
+
+
+def test_a_skill_wants_its_own_besides():
+    plain = {"name": "-", "description": "-", "tags": []}
+    wants = [{"schemes": {"login": {"list": ["write"]}}}, {"schemes": {"key": {"list": []}}}]
+    skills = [{"id": "read", **plain}, {"id": "write", **plain, "securityRequirements": wants}]
+    schemes = {"login": oauth2_scheme(TOKENS), "key": api_key("header", "X-Key")}
+    of_card = asked(schemes, {"login": ["read"]}, skills=skills)
+    ways = {name: of_card.for_skill(name) for name in ("read", "write")}
+    assert [[(one.name, one.scopes) for one in way.schemes] for way in ways["read"][0]] == [[("login", ("read",))]]
+    assert [[(one.name, one.scopes) for one in way.schemes] for way in ways["write"][0]] == [
+        [("login", ("read", "write"))],
+        [("login", ("read",)), ("key", ())],
+    ]
+    assert not ways["write"][1]
+
+
+def test_the_origin_is_where_the_agent_is_called():
+    for url, origin in (
+        ("https://Vault.example.org/a2a", "https://vault.example.org:443"),
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ("https://[2001:DB8::1]/", "https://[2001:db8::1]:443"),
+        ("https://vault.example.org@evil.example.org/", ""),
+        ("not a url", ""),
+    ):
+        assert asked({}, url=url).origin == origin

@@ -9,20 +9,24 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-import db as database
 from apps.agents.models import Agent
-from apps.features.health import monitoring
-from apps.remote import health_checks
+from apps.health import monitoring
+from apps.remote import a2a_client, circuit_breaker, health_checks, probes
+from apps.remote.errors import CircuitOpen
 from apps.remote.health_checks import CHECKS_KEPT
-from apps.remote.jobs import check_agents
-from apps.remote.models import Breaker, Check, CheckedHour, Checkup
+from apps.remote.models import Breaker, Check, CheckedHour, Checkup, RemoteAgent
 from apps.remote.probes import Finding
-from db import sql
+from parley import db as database
+from parley import outbound
+from parley.db import sql
 from tests.engine.delegating import until
 from tests.outbound.receiving import answer, server
+from tests.remote import peers
+from tests.remote.card_server import WELL_KNOWN
 from tests.remote.registered import remote_agent
+from tests.work.hand import work_off
 
-pytestmark = [pytest.mark.django_db, pytest.mark.services("each round of checks has one taker")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
 
 @pytest.fixture
@@ -34,10 +38,16 @@ def found(error="", milliseconds=20, *, answers=True, kind=Check.Kind.CARD):
     return Finding(kind, milliseconds, error, answers)
 
 
+def claim_rounds(most):
+    """Of all agents, new ones too."""
+    health_checks.due_agents()
+    return health_checks.claim_rounds(most)
+
+
 def rounds(agent, *findings):
     for finding in findings:
         make_due(agent)
-        [one] = health_checks.claim_rounds(10)
+        [one] = claim_rounds(10)
         health_checks.record_round(one, [finding])
     agent.refresh_from_db()
     return agent.health, agent.ailment
@@ -54,31 +64,32 @@ def seconds_to_the_next(agent):
 SILENT = found("far.invalid did not answer in time.", answers=False)
 
 
+@pytest.mark.services("each round of checks has one taker")
 def test_a_round_has_one_taker(far, echo):
     Agent.objects.filter(pk=far.pk).update(is_enabled=False)
-    assert health_checks.claim_rounds(10) == []
+    assert claim_rounds(10) == []
     Agent.objects.filter(pk=far.pk).update(is_enabled=True)
-    [one] = health_checks.claim_rounds(10)
+    [one] = claim_rounds(10)
     assert one.agent == far
-    assert health_checks.claim_rounds(10) == []
+    assert claim_rounds(10) == []
     make_due(far)
-    again = health_checks.claim_rounds(10)
+    again = claim_rounds(10)
     assert [other.agent for other in again] == [far]
     health_checks.record_round(one, [found()])  # its lease was over
     assert not Check.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_of_processes_that_look_at_the_same_moment_each_round_has_one():
+@pytest.mark.services("each round of checks has one taker")
+def test_processes_share_the_rounds():
     agents = [remote_agent(f"far-{number}") for number in range(6)]
-    health_checks.claim_rounds(10)
+    claim_rounds(10)
     Checkup.objects.update(next_check_at=timezone.now() - timedelta(seconds=1))
     together = threading.Barrier(4)
 
     def take(_):
         try:
             together.wait(10)
-            return [one.agent.slug for one in health_checks.claim_rounds(10)]
+            return [one.agent.slug for one in claim_rounds(10)]
         finally:
             connections.close_all()
 
@@ -87,28 +98,18 @@ def test_of_processes_that_look_at_the_same_moment_each_round_has_one():
     assert sorted(taken) == sorted(agent.slug for agent in agents)
 
 
-def test_rounds_are_as_far_apart_as_the_setting_says_and_never_quite_the_same(far, settings):
+def test_rounds_are_about_the_setting_apart(far, settings):
     settings.REMOTE_CHECK_SECONDS = 100.0
     waits = []
-    for _ in range(8):
-        make_due(far)
-        health_checks.claim_rounds(1)
-        waits.append(seconds_to_the_next(far))
-    assert all(89 < wait < 111 for wait in waits)
-    assert len({round(wait, 2) for wait in waits}) > 1
-    settings.REMOTE_CHECK_SECONDS = 1.0  # a round must end before the next
-    make_due(far)
-    health_checks.claim_rounds(1)
-    assert seconds_to_the_next(far) > settings.REMOTE_CHECK_TIMEOUT + settings.REMOTE_PROBE_TIMEOUT
-
-
-def test_an_agent_that_begins_to_fail_is_looked_at_sooner_and_not_for_ever(far, settings):
-    settings.REMOTE_CHECK_SECONDS = 100.0
-    waits = []
-    for finding in (found(), SILENT, SILENT, SILENT):
+    for finding in (found(),) * 8 + (SILENT,) * 3:
         rounds(far, finding)
         waits.append(seconds_to_the_next(far))
-    assert [wait < 26 for wait in waits] == [False, True, True, False]
+    assert all(89 < wait < 111 for wait in waits[:8])
+    assert len({round(wait, 2) for wait in waits[:8]}) > 1
+    assert [wait < 26 for wait in waits[8:]] == [True, True, False], "sooner when it begins to fail"
+    settings.REMOTE_CHECK_SECONDS = 1.0  # a round must end before the next
+    rounds(far, found())
+    assert seconds_to_the_next(far) > settings.REMOTE_CHECK_TIMEOUT + settings.REMOTE_PROBE_TIMEOUT
 
 
 @pytest.mark.parametrize(
@@ -125,17 +126,13 @@ def test_an_agent_that_begins_to_fail_is_looked_at_sooner_and_not_for_ever(far, 
 )
 def test_health_is_what_the_newest_checks_say(far, findings, health, why):
     assert rounds(far, *findings) == (health, why)
-
-
-def test_the_periodic_look_at_all_agents_says_the_same(far):
-    rounds(far, SILENT, SILENT)
-    Agent.objects.filter(pk=far.pk).update(health="ok", ailment="")
-    monitoring.examine_agents()
+    Agent.objects.filter(pk=far.pk).update(health="", ailment="")
+    monitoring.examine_agents()  # the periodic look at all agents
     far.refresh_from_db()
-    assert (far.health, far.is_enabled) == ("unavailable", True)
+    assert (far.health, far.is_enabled) == (health, True)
 
 
-def test_an_open_breaker_is_told_although_checks_succeed_and_a_half_open_one_is_mild(far):
+def test_an_open_breaker_outweighs_good_checks(far):
     now = timezone.now()
     row = Breaker.objects.create(
         agent=far, failures=5, failing_since=now, opened_at=now, openings=1, error="It fell silent.",
@@ -149,7 +146,7 @@ def test_an_open_breaker_is_told_although_checks_succeed_and_a_half_open_one_is_
     assert rounds(far, found()) == ("degraded", told)
 
 
-def test_uptime_latency_and_the_last_error_are_summed_up(far):
+def test_uptime_and_latency_are_summed_up(far):
     rounds(far, found(milliseconds=10), found(milliseconds=30), SILENT, found(milliseconds=20))
     yesterday = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=30)
     CheckedHour.objects.create(agent=far, hour=yesterday, rounds=36, failed=17)
@@ -161,7 +158,7 @@ def test_uptime_latency_and_the_last_error_are_summed_up(far):
     assert known.last_error_at is not None
 
 
-def test_old_checks_are_cleared_away_and_their_hours_a_month_later(far):
+def test_old_checks_and_hours_are_deleted(far):
     rounds(far, found())
     Check.objects.update(at=timezone.now() - CHECKS_KEPT - timedelta(minutes=1))
     CheckedHour.objects.update(hour=timezone.now() - timedelta(days=32))
@@ -171,37 +168,129 @@ def test_old_checks_are_cleared_away_and_their_hours_a_month_later(far):
     assert CheckedHour.objects.count() == 2
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("outward")
-async def test_hung_agents_hold_up_nobody(db, settings):
+async def test_hung_agents_hold_up_nobody(settings):
     settings.REMOTE_CHECK_TIMEOUT = 2.0
     released = asyncio.Event()
-
-    async def hang(request, writer):
-        await released.wait()
-
-    process = health_checks.process_checker()
-    try:
-        async with server(hang) as stuck, server(answer(b"", "405 Method Not Allowed")) as well:
-            for number in range(20):
-                await database.run(remote_agent, f"stuck-{number}", stuck.url)
-            for number in range(5):
-                await database.run(remote_agent, f"well-{number}", well.url)
-            process.check_due()
-            await until(lambda: Check.objects.filter(ok=True).count() == 5)
-            assert len(well.requests) == 5
-            assert await database.run(Check.objects.filter(ok=False).count) == 0
-            await until(lambda: Agent.objects.filter(slug__startswith="stuck", health="degraded").count() == 20)
-            released.set()
-        assert await database.run(Check.objects.filter(ok=False, error__contains="in time").count) == 20
-        assert await database.run(Agent.objects.filter(slug__startswith="well", health="ok").count) == 5
-    finally:
-        health_checks.close_process_checker()
+    async with server(lambda *_: released.wait()) as stuck, server(answer(b"", "405 Method Not Allowed")) as well:
+        for number in range(20):
+            await database.run(remote_agent, f"stuck-{number}", stuck.url)
+        for number in range(5):
+            await database.run(remote_agent, f"well-{number}", well.url)
+        checking = asyncio.create_task(work_off(health_checks.ROUNDS))
+        await until(lambda: Check.objects.filter(ok=True).count() == 5)
+        assert len(well.requests) == 5
+        assert await database.run(Check.objects.filter(ok=False).count) == 0
+        await until(lambda: Agent.objects.filter(slug__startswith="stuck", health="degraded").count() == 20)
+        released.set()
+        await checking
+    assert await database.run(Check.objects.filter(ok=False, error__contains="in time").count) == 20
+    assert await database.run(Agent.objects.filter(slug__startswith="well", health="ok").count) == 5
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("worker")
-async def test_the_job_has_them_checked(far, settings):
-    assert settings.CELERY_BEAT_SCHEDULE["remote.check"]["task"] == "remote.check"
-    await database.run(check_agents.delay)
-    await until(lambda: Check.objects.filter(agent=far, ok=False).exists())
+# A probe checks the card, the address and the answer
+
+
+def remote_of(*of, **given) -> RemoteAgent:
+    agent = remote_agent("far", *of, **given)
+    return RemoteAgent.objects.select_related("agent__current_version").get(agent=agent)
+
+
+async def look(remote, probe=""):
+    return await probes.inspect_agent(remote, probe)
+
+
+def looked_at(remote):
+    """The only finding without a probe."""
+    [finding] = asyncio.run(look(remote))
+    return finding
+
+
+def test_agents_that_serve_their_card_are_well(cards_at, settings):
+    cards_at.pages[WELL_KNOWN] = (200, {"ETag": '"one"'}, b'{"name": "Far", "skills": []}')
+    remote = remote_of(card_url=cards_at.url + WELL_KNOWN)
+    first = looked_at(remote)
+    assert (first.kind, first.ok, first.answers) == ("card", True, True)
+    remote.etag, remote.last_modified = '"one"', "Sat, 21 Nov 2026 16:00:00 GMT"
+    assert looked_at(remote).ok
+    headers = cards_at.requests[-1][1]
+    assert (headers["if-none-match"], headers["if-modified-since"]) == ('"one"', "Sat, 21 Nov 2026 16:00:00 GMT")
+
+
+@pytest.mark.parametrize(
+    ("page", "error", "answers"),
+    [
+        ((404, {}, b"no"), "Its card is not to be had: the answer is HTTP 404.", True),
+        ((503, {}, b"no"), "Its card is not to be had: the answer is HTTP 503.", False),
+        ((302, {"Location": "http://169.254.169.254/"}, b""), "The answer is a redirect (302).", True),
+        (b"[" * 100_000, "What it serves as its card is not JSON.", True),
+        (b"[]", "What it serves as its card is none.", True),
+        (b"x" * (probes.CARD_BYTES + 1), "The answer is larger than 1048576 bytes.", True),
+    ],
+)
+def test_what_is_wrong_with_a_card_is_told(cards_at, page, error, answers):
+    cards_at.pages[WELL_KNOWN] = page
+    finding = looked_at(remote_of(card_url=cards_at.url + WELL_KNOWN))
+    assert finding.error.startswith(error)
+    assert (finding.ok, finding.answers) == (False, answers)
+
+
+def test_absent_and_closed_addresses_do_not_answer(unused_tcp_port):
+    remote = remote_of(f"http://127.0.0.1:{unused_tcp_port}/a2a")
+    finding = looked_at(remote)
+    assert (finding.kind, finding.ok, finding.answers) == ("address", False, False)
+    outbound.configure([])
+    assert "OUTBOUND_ALLOW" in looked_at(remote).error
+
+
+@pytest.mark.parametrize(("status", "ok"), [("404 Not Found", True), ("502 Bad Gateway", False)])
+async def test_addresses_of_pasted_cards_need_only_answer(status, ok):
+    async with server(answer(b"", status)) as at:
+        [finding] = await look(await database.run(remote_of, at.url))
+    assert (finding.kind, finding.ok, finding.answers) == ("address", ok, ok)
+
+
+async def probed(url, text):
+    remote = await database.run(remote_of, url)
+    found = await look(remote, text)
+    return remote.agent, next(finding for finding in found if finding.kind == "probe")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("hello", ""), ("message hi", ""), ("ask", ""), ("fail", "It answered the probe with the state failed.")],
+)
+async def test_any_proper_answer_to_a_probe_is_good(text, error):
+    agent, finding = await probed(peers.peer().url, text)
+    assert (finding.error, finding.answers) == (error, True)
+    await database.run(circuit_breaker.admit, agent)
+
+
+async def test_slow_probes_are_canceled_at_the_agent(settings, monkeypatch):
+    settings.REMOTE_PROBE_TIMEOUT = 1.0
+    canceled = []
+    cancel = a2a_client.Peer.cancel
+
+    async def noted(self, task_id):
+        task = await cancel(self, task_id)
+        canceled.append(task["status"]["state"])
+        return task
+
+    monkeypatch.setattr(a2a_client.Peer, "cancel", noted)
+    _, finding = await probed(peers.peer().url, "wait")
+    assert (finding.error, finding.answers) == ("It did not finish with the probe within 1 s.", True)
+    assert canceled == ["TASK_STATE_CANCELED"]
+
+
+async def test_unanswered_probes_count_as_failed_calls(settings):
+    settings.REMOTE_PROBE_TIMEOUT = settings.REMOTE_CHECK_TIMEOUT = 0.5
+    settings.REMOTE_BREAKER_FAILURES = 1
+    released = asyncio.Event()
+    async with server(lambda *_: released.wait()) as at:
+        agent, finding = await probed(at.url, "hello")
+        assert (finding.error, finding.answers) == ("It did not answer the probe within 0.5 s.", False)
+        with pytest.raises(CircuitOpen):
+            await database.run(circuit_breaker.admit, agent)
+        remote = await database.run(RemoteAgent.objects.select_related("agent__current_version").get, agent=agent)
+        assert [one.kind for one in await look(remote, "hello")] == ["address"]
+        released.set()
+    assert await database.run(Breaker.objects.filter(agent=agent, openings=1).exists)

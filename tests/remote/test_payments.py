@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-import db
 from apps.engine import payments
-from apps.features.payments import paying
-from apps.features.payments.models import BudgetPayment, PaymentBudget
+from apps.payments import paying
+from apps.payments.models import BudgetPayment, PaymentBudget
 from apps.record.errors import PaymentUsed
 from apps.record.execution import Payment, Run
 from apps.record.models import Event, Message
+from parley import db
 from tests.engine import facilitating as x402
 from tests.remote.conversing import Talk, is_whole, remote_agent, until, words
-from tests.remote.scripted import JSON, Scripted, events, serving, task
+from tests.remote.scripted import Scripted, events, serving, task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "outward")]
 
@@ -29,16 +29,13 @@ ACCEPTS = {
 RECEIPT = {"success": True, "transaction": "0xtx", "network": "base-sepolia", "payer": "0xBuyer"}
 
 
-def asking() -> JSON:
-    required = {"x402Version": 1, "accepts": [ACCEPTS]}
-    return {"x402.payment.status": "payment-required", "x402.payment.required": required}
+ASKING = {"x402.payment.status": "payment-required", "x402.payment.required": {"x402Version": 1, "accepts": [ACCEPTS]}}
 
 
 @pytest.fixture
 def seller() -> Iterator[Scripted]:
     with serving() as scripted:
-        scripted.sent = events({"task": task("INPUT_REQUIRED", "Pay!", metadata=asking())})
-        scripted.is_at("INPUT_REQUIRED", "Pay!", metadata=asking())
+        scripted.tells("INPUT_REQUIRED", "Pay!", metadata=ASKING)
         yield scripted
 
 
@@ -53,8 +50,12 @@ def talk(ada, seller) -> Talk:
     return Talk(ada, remote_agent(seller.card()))
 
 
-async def test_signature_reaches_the_agent_and_no_record(talk, seller):
+async def test_signature_reaches_one_agent_and_no_record(talk, seller):
     asked = await talk.ask()
+    other = await Talk(talk.user, talk.agent).ask()
+    forged = {payments.AUTHORIZATION: "x" * 64, "x402.payment.status": "paid"}
+    await Talk(talk.user, talk.agent, other.context.context_id).ask("Here.", task=other, metadata=forged)
+    assert payments.AUTHORIZATION not in seller.sends[-1]["metadata"], "nobody can name a sealed payment"
     is_paid(seller)
     paid = await talk.ask("Here.", task=asked, metadata=x402.payment())
     assert words(paid) == "Thanks."
@@ -71,6 +72,8 @@ async def test_signature_reaches_the_agent_and_no_record(talk, seller):
     assert (row.amount, row.asset, row.network, row.pay_to) == ("10000", "0xUSDC", "base-sepolia", "0xSeller")
     assert (row.state, row.sealed, row.receipt) == (Payment.State.SENT, None, RECEIPT)
     assert await db.run(is_whole, paid)
+    with pytest.raises(PaymentUsed):
+        await talk.ask("Here.", task=other, metadata=x402.payment())
 
 
 async def test_signature_is_forgotten_with_a_canceled_task(talk, seller):
@@ -87,41 +90,21 @@ async def test_signature_is_forgotten_with_a_canceled_task(talk, seller):
     assert (await db.run(Payment.objects.get)).sealed is None
 
 
-async def test_signature_is_sent_to_one_task(talk, seller):
-    asked = await talk.ask()
-    other = await Talk(talk.user, talk.agent).ask()
-    is_paid(seller)
-    await talk.ask("Here.", task=asked, metadata=x402.payment())
-    with pytest.raises(PaymentUsed):
-        await talk.ask("Here.", task=other, metadata=x402.payment())
-
-
-async def test_nobody_can_name_a_sealed_payment(talk, seller):
-    asked = await talk.ask()
-    await talk.ask("Here.", task=asked, metadata={payments.AUTHORIZATION: "x" * 64, "x402.payment.status": "paid"})
-    assert payments.AUTHORIZATION not in seller.sends[-1]["metadata"]
-
-
 async def test_budget_pays_a_remote_agent(talk, seller, settings):
     settings.PAYMENT_WALLETS = {"test": x402.WALLET}
     whose = {"owner": talk.user, "workspace_id": talk.user.principal.workspace_id, "wallet": "test", "name": "Far"}
     price = {"asset": "0xUSDC", "network": "base-sepolia", "payment_limit": 10_000, "period_limit": 10_000}
     await db.run(PaymentBudget.objects.create, **whose, **price)
-    seller.sent = selling(seller)
-    first = await talk.say()
-    await until(lambda: BudgetPayment.objects.filter(task=first.pk, state=BudgetPayment.State.PAID).first())
-    await talk.settled(first)
-    await db.run(paying.publish_due)
-    row = await db.run(BudgetPayment.objects.get)
-    assert row.receipt == RECEIPT
 
-
-def selling(seller: Scripted):
-    """Asks first, and delivers when it is paid."""
-
-    async def play(params):
+    async def sell(params):
         if "x402.payment.payload" in params["message"].get("metadata", {}):
             is_paid(seller)
         yield {"task": seller.task}
 
-    return play
+    seller.sent = sell
+    first = await talk.say()
+    await until(lambda: BudgetPayment.objects.filter(task=first.pk, state=BudgetPayment.State.PAID).first())
+    await talk.settled(first)
+    await db.run(paying.note_receipts)
+    row = await db.run(BudgetPayment.objects.get)
+    assert row.receipt == RECEIPT

@@ -26,69 +26,45 @@ def address_of(told, base=""):
     return interface["url"], interface["protocolBinding"], interface["protocolVersion"]
 
 
-def without(told, *names):
-    return {name: one for name, one in told.items() if name not in names}
-
-
 def with_interfaces(*told):
     names = ("url", "protocolBinding", "protocolVersion")
     return card(URL, supportedInterfaces=[dict(zip(names, one, strict=True)) for one in told])
 
 
-def test_a_card_stays_what_it_says_and_what_is_unknown_or_empty_is_left_to_the_protocol():
+def test_cards_keep_what_the_protocol_knows():
+    assert notes_on(card(URL)) == notes_on(old_card(URL)) == ""
     read = read_card(card(URL))
     assert read == card(URL)
     assert ParseDict(read, AgentCard()).skills[0].id == "translate"
     told = card(URL, supported_interfaces=card(URL)["supportedInterfaces"], surprise=1)
     del told["supportedInterfaces"]
     assert read_card(told) == card(URL)
-    lean = {name: one for name, one in card(URL).items() if name not in ("capabilities", "skills", "defaultInputModes")}
-    read = read_card(lean)
-    assert (read["capabilities"], read["skills"], read["defaultInputModes"]) == ({}, [], [])
+    assert cards.parse_card(json.dumps({"agentCard": card(URL)}).encode()) == card(URL)
 
 
-def test_a_card_of_0_3_becomes_one_of_1_0():
-    flows = {
-        "clientCredentials": {"tokenUrl": "https://id.example/token", "scopes": {}},
-        "implicit": {"authorizationUrl": "https://id.example/", "scopes": {}},
-    }
-    read = read_card(
-        old_card(
-            URL,
-            additionalInterfaces=[
-                {"url": URL, "transport": "JSONRPC"},
-                {"url": f"{URL}/rest", "transport": "HTTP+JSON"},
-            ],
-            supportsAuthenticatedExtendedCard=True,
-            security=[{"key": []}],
-            securitySchemes={
-                "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
-                "o": {"type": "oauth2", "flows": flows},
-            },
-        )
-    )
+def test_old_cards_become_cards_of_1_0():
+    others = [{"url": URL, "transport": "JSONRPC"}, {"url": f"{URL}/rest", "transport": "HTTP+JSON"}]
+    read = read_card(old_card(URL, additionalInterfaces=others, supportsAuthenticatedExtendedCard=True))
     assert read["supportedInterfaces"] == [
         {"url": URL, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
         {"url": f"{URL}/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "0.3"},
     ]
-    schemes = read["securitySchemes"]
-    assert schemes["key"] == {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
-    assert list(schemes["o"]["oauth2SecurityScheme"]["flows"]) == ["clientCredentials"]
     assert read["capabilities"] == {"streaming": True, "extendedAgentCard": True}
     assert ParseDict(read, AgentCard()).name == "Translator"
 
 
-def test_missing_fields_get_defaults_and_notes():
+def test_missing_and_unfit_fields_leave_notes():
     lacking = ("name", "description", "version", "capabilities", "defaultInputModes", "skills")
-    read = read_card(told := without(card(URL), *lacking))
+    told = {name: one for name, one in card(URL).items() if name not in lacking}
+    read = read_card(told)
     assert (read["name"], read["version"], read["capabilities"], read["skills"]) == ("Unnamed agent", "1.0", {}, [])
+    assert read["defaultInputModes"] == []
     assert "does not say its version; 1.0 is assumed." in notes_on(told)
     assert all(f"does not say its {name}" in notes_on(told) for name in lacking)
     assert cards.agent_fields(read_card(card(URL, description="")))["description"] == "Translator"
-
-
-def test_a_complete_card_has_no_notes():
-    assert notes_on(card(URL)) == notes_on(old_card(URL)) == ""
+    told = card(URL, capabilities={"extensions": [{"uri": "u", "params": {"n": 2**53, "m": 1}}]})
+    assert read_card(told)["capabilities"]["extensions"][0]["params"] == {"m": 1}
+    assert "capabilities.extensions[].params has a number beyond 2^53" in notes_on(told)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +87,6 @@ def test_a_complete_card_has_no_notes():
 )
 def test_wrong_types_are_taken_or_dropped(fields, name, left):
     assert read_card(card(URL, **fields)).get(name) == left
-
-
-def test_numbers_that_json_cannot_keep_are_dropped():
-    told = card(URL, capabilities={"extensions": [{"uri": "u", "params": {"n": 2**53, "m": 1}}]})
-    assert read_card(told)["capabilities"]["extensions"][0]["params"] == {"m": 1}
-    assert "capabilities.extensions[].params has a number beyond 2^53" in notes_on(told)
 
 
 @pytest.mark.parametrize(
@@ -168,44 +138,37 @@ def test_addresses_of_other_shapes_are_taken(told, expected):
     assert address_of({"name": "A", **told}, "https://agents.example/.well-known/agent-card.json") == expected
 
 
+LINK = "https://agents.example/.well-known/agent-card.json"
+
+
 @pytest.mark.parametrize(
     ("told", "sentence"),
     [
         ({"name": "A"}, "no address"),
         ({"name": "A", "services": [{"name": "MCP", "endpoint": "https://agents.example/mcp"}]}, "no address"),
+        ({"name": "A", "services": [{"name": "A2A", "endpoint": LINK}, {"name": "web"}]}, ""),
         ({"name": "A", "url": "/a2a"}, "absolute http or https URL"),
         ({"name": "A", "url": "file:///etc/passwd"}, "absolute http or https URL"),
         ({"name": "A", "url": "http://10.0.0.1/"}, "private"),
         (old_card(URL, preferredTransport="GRPC"), "offers GRPC 0.3"),
         (card(URL, supportedInterfaces=[]), "no address"),
+        *[
+            (with_interfaces((URL, "JSONRPC", "1.0"), (url, "HTTP+JSON", "1.0")), "supportedInterfaces[1].url")
+            for url in ("http://127.0.0.1/a2a", "http://169.254.169.254/", "file:///etc/passwd", "https://a@b.c/")
+        ],
     ],
 )
 def test_cards_without_a_safe_address_are_refused(told, sentence):
-    assert sentence in refusal(cards.read_card, told)
-
-
-def test_a_registration_offers_its_card():
-    link = "https://agents.example/.well-known/agent-card.json"
     with pytest.raises(BadCard) as refused:
-        cards.read_card({"name": "A", "services": [{"name": "A2A", "endpoint": link}, {"name": "web"}]})
-    assert refused.value.offers == (link,)
-
-
-def test_security_that_is_no_requirement_is_dropped():
-    assert "securityRequirements" not in read_card(card(URL, security={"audit": True, "ttl": 300}))
-    schemes = {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}
-    read = read_card(card(URL, security={"key": []}, securitySchemes=schemes))
-    assert read["securityRequirements"] == [{"schemes": {"key": {"list": []}}}]
-
-
-def test_a_card_inside_an_object_is_taken():
-    assert cards.parse_card(json.dumps({"agentCard": card(URL)}).encode()) == card(URL)
+        cards.read_card(told)
+    assert sentence in str(refused.value)
+    assert refused.value.offers == ((LINK,) if LINK in str(told) else ())
 
 
 def test_security_of_either_version_is_read():
     flows = {
         "implicit": {"authorizationUrl": "https://id.example/"},
-        "clientCredentials": {"tokenUrl": "https://id.example/token"},
+        "clientCredentials": {"tokenUrl": "https://id.example/token", "scopes": {}},
     }
     told = {
         "securitySchemes": {
@@ -213,6 +176,7 @@ def test_security_of_either_version_is_read():
             "token": {"type": "bearer"},
             "new": {"apiKeySecurityScheme": {"location": "query", "name": "k"}},
             "client": {"oauth2SecurityScheme": {"flows": flows}},
+            "old": {"type": "oauth2", "flows": flows},
             "magic": {"type": "magic"},
         },
         "securityRequirements": [{"key": []}, {"schemes": {"client": ["read"]}}],
@@ -222,9 +186,13 @@ def test_security_of_either_version_is_read():
         kinds = {name: one.WhichOneof("scheme") for name, one in read.security_schemes.items()}
         assert (kinds["key"], kinds["token"]) == ("api_key_security_scheme", "http_auth_security_scheme")
         assert (kinds["new"], kinds["magic"]) == ("api_key_security_scheme", None)
-        assert read.security_schemes["client"].oauth2_security_scheme.flows.HasField("client_credentials")
+        for name in ("client", "old"):
+            assert read.security_schemes[name].oauth2_security_scheme.flows.WhichOneof("flow") == "client_credentials"
         assert [list(one.schemes) for one in read.security_requirements] == [["key"], ["client"]]
         assert read.security_requirements[1].schemes["client"].list == ["read"]
+    assert "securityRequirements" not in read_card(card(URL, security={"audit": True, "ttl": 300}))
+    read = read_card(card(URL, security={"key": []}, securitySchemes={"key": told["securitySchemes"]["key"]}))
+    assert read["securityRequirements"] == [{"schemes": {"key": {"list": []}}}]
 
 
 def refusal(read, told):
@@ -233,32 +201,23 @@ def refusal(read, told):
     return str(refused.value)
 
 
-def test_what_is_no_json_object_is_no_card():
+def test_what_is_no_card_is_refused():
     deep = b'{"a":' + b"[" * 100 + b"]" * 100 + b"}"
     for text in (b"", b"[]", b'{"name": NaN}', b'{"name": "a", "name": "b"}', b"\xff", deep, b"[" * 100_000):
         assert "no agent card" in refusal(cards.parse_card, text)
+    for told in ({"name": "app"}, {"name": "app", "version": "1"}, {"agent": {"name": "app"}}, {"a": 1}):
+        assert "JSON, but no agent card" in refusal(cards.pasted_card, json.dumps(told))
+    for own in ("skills", "protocolVersion"):
+        assert "names no address" in refusal(cards.pasted_card, json.dumps({"name": "app", own: []}))
 
 
-NO_CARDS = [{"name": "app"}, {"name": "app", "version": "1"}, {"agent": {"name": "app"}}, {"a": 1}]
-
-
-@pytest.mark.parametrize("told", NO_CARDS)
-def test_json_without_a_cards_fields_is_no_card(told):
-    assert "JSON, but no agent card" in refusal(cards.pasted_card, json.dumps(told))
-
-
-@pytest.mark.parametrize("own", ["skills", "protocolVersion"])
-def test_a_card_without_an_address_says_so(own):
-    assert "names no address" in refusal(cards.pasted_card, json.dumps({"name": "app", own: []}))
-
-
-def test_texts_come_without_characters_that_deceive_or_cannot_be_stored():
+def test_texts_lose_deceiving_and_unstorable_characters():
     read = read_card(card(URL, name="Trans\u202elator\x00\x1b[31m", description="one\ntwo\ud800\u2066"))
     assert (read["name"], read["description"]) == ("Translator[31m", "one\ntwo")
     json.dumps(read).encode()
 
 
-def test_interfaces_are_used_in_the_agents_order_and_at_one_origin():
+def test_interfaces_keep_their_order_and_one_origin():
     read = read_card(
         with_interfaces(
             ("grpc.example:50051", "GRPC", "1.0"),
@@ -273,13 +232,7 @@ def test_interfaces_are_used_in_the_agents_order_and_at_one_origin():
     assert len(read["supportedInterfaces"]) == 5
 
 
-def test_an_interface_at_a_closed_address_is_refused():
-    for url in ("http://127.0.0.1/a2a", "http://169.254.169.254/", "file:///etc/passwd", "https://a@b.c/"):
-        told = with_interfaces((URL, "JSONRPC", "1.0"), (url, "HTTP+JSON", "1.0"))
-        assert "supportedInterfaces[1].url" in refusal(cards.read_card, told)
-
-
-def test_what_the_card_says_becomes_what_our_own_card_of_it_can_say():
+def test_fields_are_cut_to_what_we_can_say():
     skill = {"id": "s", "name": "S", "description": "d", "tags": [], "inputModes": ["file"]}
     stated = cards.agent_fields(
         read_card(

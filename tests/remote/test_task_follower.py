@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from django.db.models import F
-from django.utils import timezone
 
-import db
+from apps.agents.registration import register_hosted
+from apps.conversations.forks.forking import fork
+from apps.conversations.sessions import deletion
+from apps.conversations.sessions.commands import switch_agent
 from apps.engine import worker
-from apps.record import notifications, wire
+from apps.record import models as rows
+from apps.record import notifications
+from apps.record.content.strict_json import digest_of
 from apps.record.execution import Run
-from apps.remote import circuit_breaker
+from apps.remote import a2a_client, cards, circuit_breaker
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.execution import cancellation
 from apps.remote.execution.task_follower import Backoff
 from apps.remote.federation import known
-from apps.remote.models import Breaker, OpenWork, RemoteAgent
+from apps.remote.models import OpenWork, RemoteAgent
+from parley import db
+from tests.remote import peers
 from tests.remote.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
 from tests.remote.scripted import CUT, Scripted, artifact, events, in_turn, made, now, refusing, serving, task
+from tests.work.hand import work_off
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -73,107 +80,34 @@ def working(*said, key="t1"):
     return work
 
 
-@pytest.mark.parametrize("frames", range(5))
-async def test_a_stream_that_breaks_off_after_any_frame_is_taken_up_again(agent, talk, frames):
-    whole = [{"task": task()}, *PIECES]
-    parts = [piece["artifactUpdate"]["artifact"]["parts"][0] for piece in PIECES]
-    heard = max(frames - 1, 0)
-    by_then = task(artifacts=[artifact("", parts=parts[:heard])] if heard else None)
-    agent.task = by_then
-    if frames == 0:
-        agent.sent = events(CUT)
-        lost = await talk.ask()
-        assert lost.state == "failed"
-        assert "not sent a second time" in words(lost)
-        return
-
-    async def rest(_):
-        yield {"task": by_then}
-        for piece in PIECES[heard:]:
-            yield piece
-        agent.is_at("COMPLETED", "Done.", [artifact("", parts=parts)])
-        yield now("COMPLETED", "Done.")
-
-    agent.sent, agent.subscribed = events(*whole[:frames], CUT), rest
-    done = await talk.ask()
-    assert (done.state, words(done)) == ("completed", "Done.")
-    assert await db.run(delivered, done) == {"answer": "a b c"}
-    chunks = await db.run(said, done, "artifact_update")
-    assert [chunk["artifact"]["parts"] for chunk in chunks] == [[part] for part in parts]
-    assert agent.count("SendStreamingMessage") == 1
-    assert await db.run(is_whole, done)
-
-
-async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
-    agent.sent = events({"task": task()}, made("wrong"), now("COMPLETED", "Done."))
+async def test_what_the_agent_says_when_asked_counts(agent, talk):
+    agent.tells("COMPLETED", "Done.", made("wrong"))
     agent.is_at("COMPLETED", artifacts=[artifact("right")])
     assert await db.run(delivered, await talk.ask()) == {"answer": "right"}
-    assert len(agent.callers) == 1, "one connection serves both turns"
     agent.task = None  # it forgets ended tasks: the result counts, with a note
     done = await talk.ask()
     assert (done.state, words(done)) == ("completed", "Done.")
     assert "could not be confirmed" in str((await db.run(run_of, done)).notes)
 
 
-async def test_answer_without_status_message_is_kept_once(agent, talk):
-    said = {"messageId": "m1", "role": "ROLE_AGENT", "parts": [{"text": "a b c"}]}
-    agent.sent = events({"task": task()}, *PIECES, now("COMPLETED"))
-    agent.task = task("COMPLETED", artifacts=[artifact("a b c")]) | {"history": [said]}
-    done = await talk.ask()
-    assert (words(done), await db.run(delivered, done)) == ("a b c", {"answer": "a b c"})
-    assert "message" not in (await db.run(wire.load_task, done))["status"]
-
-
-async def test_another_end_after_the_task_was_completed_discards_nothing(agent, talk):
-    agent.sent = events({"task": task()}, made("work"), now("COMPLETED", "Done."), now("FAILED", "Or not."))
-    agent.is_at("FAILED", "It broke after all.")
+async def test_another_end_after_completion_discards_nothing(agent, talk):
+    agent.tells("FAILED", "It broke after all.", made("work"), now("COMPLETED", "Done."))
     done = await talk.ask()
     assert (done.state, words(done)) == ("completed", "Done.")
     assert await db.run(delivered, done) == {"answer": "work"}
     assert "TASK_STATE_FAILED" in str((await db.run(run_of, done)).notes)
 
 
-async def test_an_end_that_the_agent_takes_back_is_none(agent, talk):
-    agent.sent = events({"task": task()}, now("COMPLETED", "Done."), now("WORKING", "Or not."))
-    agent.is_at("WORKING")
-    failed = await talk.ask()
-    assert failed.state == "failed"
-    assert "had ended, and then that it goes on" in words(failed)
-
-
-async def test_nothing_of_another_task_is_taken_in(agent, talk):
-    agent.sent = events({"task": task()}, made("secret", task="t2"), now("COMPLETED", key="t2"))
-    agent.is_at("WORKING")
-    failed = await talk.ask()
-    assert failed.state == "failed"
-    assert await db.run(said, failed, "artifact_update") == []
-
-
-async def test_an_agent_that_goes_away_in_the_middle_of_its_work_is_missed_and_told(agent, talk):
-    async def work(_):
-        yield {"task": task()}
-        agent.is_down = True
-        yield CUT
-
-    agent.sent = work
-    failed = await talk.ask()
-    assert failed.state == "failed"
-    assert "could not be reached" in words(failed)
-    lines = await db.run(said, failed, "agent_status")
-    assert any("was lost" in str(line.get("message")) for line in lines)
-
-
-async def test_too_many_requests_are_tried_again_when_the_agent_says(agent, talk):
-    agent.sent = in_turn(
-        refusing(-32000, status=429, headers={"Retry-After": "1"}), events({"task": task("COMPLETED")})
-    )
-    agent.is_at("COMPLETED", "Done.")
+async def test_too_many_requests_are_tried_again_later(agent, talk):
+    busy = refusing(-32000, status=429, headers={"Retry-After": "1"})
+    agent.tells("COMPLETED", "Done.")
+    agent.sent = in_turn(busy, agent.sent)
     assert (await talk.ask()).state == "completed"
     first, second = agent.sends
     assert first == second
 
 
-async def test_an_agent_that_calls_back_is_looked_at_when_it_does(agent, ada, settings):
+async def test_agents_that_call_back_are_looked_at_then(agent, ada, settings):
     settings.REMOTE_PATIENCE_SECONDS, settings.REMOTE_POLL_SECONDS = 0.0, (0.1, 60.0)
     settings.REMOTE_BACKSTOP_SECONDS = 60.0
     talk = Talk(ada, await db.run(remote_agent, agent.card(streaming=False, pushNotifications=True)))
@@ -187,8 +121,7 @@ async def test_an_agent_that_calls_back_is_looked_at_when_it_does(agent, ada, se
     agent.is_at("COMPLETED", "Done at last.")
     for _ in range(3):  # repeat to cut short waits of up to a minute
         await db.run(notifications.nudge, run.pk)
-    done = await asyncio.wait_for(talk.settled(begun), 5)
-    assert words(done) == "Done at last."
+    assert words(await asyncio.wait_for(talk.settled(begun), 5)) == "Done at last."
 
 
 def test_looks_grow_apart_up_to_ten_minutes(settings):
@@ -201,18 +134,7 @@ def test_looks_grow_apart_up_to_ten_minutes(settings):
     assert backoff.next() == 0.2
 
 
-@pytest.mark.services("a broker has the turn that no limit ends")
-async def test_without_a_limit_it_is_followed(agent, ada):
-    talk = Talk(ada, await db.run(remote_agent, agent.card(), time_limit=None))
-    agent.sent = events({"task": task()})
-    agent.is_at("WORKING")
-    begun = await talk.say()
-    await until(lambda: agent.count("GetTask") > 2)
-    agent.is_at("COMPLETED", "After days.")
-    assert words(await talk.settled(begun)) == "After days."
-
-
-async def test_time_that_is_over_is_over_and_the_agent_is_told(agent, ada):
+async def test_work_over_its_limit_fails_and_is_canceled(agent, ada):
     talk = Talk(ada, await db.run(remote_agent, agent.card(), time_limit=1.0))
     agent.sent = working()
     agent.is_at("WORKING")
@@ -222,16 +144,15 @@ async def test_time_that_is_over_is_over_and_the_agent_is_told(agent, ada):
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
-async def test_a_question_that_is_withdrawn_here_is_withdrawn_there(agent, talk):
-    agent.sent = events({"task": task()}, now("INPUT_REQUIRED", "Which?"))
-    agent.is_at("INPUT_REQUIRED", "Which?")
+async def test_a_withdrawn_question_is_canceled_at_the_agent(agent, talk):
+    agent.tells("INPUT_REQUIRED", "Which?")
     asked = await talk.ask()
     assert asked.state == "input-required"
     await talk.cancel(asked)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
-async def test_a_newer_message_that_interrupts_ends_the_work_on_the_older(agent, ada):
+async def test_an_interrupting_message_cancels_the_older_work(agent, ada):
     talk = Talk(ada, await db.run(remote_agent, agent.card(), on_busy="interrupt"))
     agent.sent = in_turn(working(), events({"task": task(key="t2")}, now("COMPLETED", "Second.", key="t2")))
     agent.is_at("WORKING")
@@ -245,9 +166,9 @@ async def test_a_newer_message_that_interrupts_ends_the_work_on_the_older(agent,
     assert agent.sends[1]["referenceTaskIds"] == ["t1"]
 
 
-async def test_files_are_sent_as_links_to_an_agent_that_takes_them_so(agent, talk, client):
-    agent.sent = in_turn(refusing(-32005), events({"task": task("COMPLETED")}))
-    agent.is_at("COMPLETED", "Thanks.")
+async def test_files_refused_inline_are_sent_as_links(agent, talk, client):
+    agent.tells("COMPLETED", "Thanks.")
+    agent.sent = in_turn(refusing(-32005), agent.sent)
     sheet = {"raw": "YSxiCg==", "filename": "a b.csv", "mediaType": "text/csv"}
     done = await talk.ask(parts=[{"text": "take"}, sheet])
     assert done.state == "completed"
@@ -263,7 +184,10 @@ async def test_files_are_sent_as_links_to_an_agent_that_takes_them_so(agent, tal
 
 
 @pytest.mark.parametrize("breaker_is", ["closed", "open"])
-async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_again(agent, talk, breaker_is):
+async def test_the_next_worker_finds_the_work_again(agent, ada, echo, breaker_is):
+    """An open breaker and a fallback are for new calls: a running task is followed anyway."""
+    talk = Talk(ada, await db.run(lambda: remote_agent(agent.card(), fallbacks=["echo"])))
+
     async def rest(_):
         yield {"task": agent.task}
         yield PIECES[2]
@@ -274,15 +198,12 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
     agent.is_at("WORKING", artifacts=[artifact("a b ")])
     sent = await talk.say()
     await until(lambda: len(said(sent, "artifact_update")) == 2)
-    if breaker_is == "open":  # calls of others failed meanwhile; a running task is followed anyway
-        now_and_later = {"opened_at": timezone.now(), "retry_at": timezone.now() + timedelta(minutes=10)}
-        await db.run(lambda: Breaker.objects.create(agent=talk.agent, failures=9, **now_and_later))
-        circuit_breaker.clear_cache()
+    for _ in range(5 if breaker_is == "open" else 0):
+        await db.run(circuit_breaker.record_failure, talk.agent, Unreachable("It does not answer."))
     await asyncio.to_thread(worker.close_current_worker, 0.0)  # as SIGTERM does; the run is given back
     done = await talk.settled(sent)
     assert await db.run(delivered, done) == {"answer": "a b c"}
-    assert agent.count("SendStreamingMessage") == 1
-    assert agent.count("CancelTask") == 0
+    assert (agent.count("SendStreamingMessage"), agent.count("CancelTask")) == (1, 0)
     assert (await db.run(run_of, done)).attempt == 1
     assert await db.run(is_whole, done)
 
@@ -292,9 +213,7 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
     [(False, True), (True, True), (True, False)],
     ids=["forgetful", "remembers", "remembers callers it knows, and this one only signs"],
 )
-async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that_is_safe(
-    agent, ada, remembers, knows_caller
-):
+async def test_lost_messages_are_repeated_only_where_safe(agent, ada, remembers, knows_caller):
     extensions = [{"uri": "https://peer.invalid/ext/message-ids/v1"}] if remembers else []
     talk = Talk(ada, await db.run(remote_agent, agent.card(extensions=extensions) | (WANTS if knows_caller else {})))
     if knows_caller:
@@ -302,8 +221,8 @@ async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that
     else:
         await db.run(RemoteAgent.objects.filter(agent=talk.agent).update, signs_requests=True)
         known.forget()
-    agent.sent = in_turn(silence, events({"task": task("COMPLETED")}))
-    agent.is_at("COMPLETED", "Done.")
+    agent.tells("COMPLETED", "Done.")
+    agent.sent = in_turn(silence, agent.sent)
     sent = await talk.say()
     await until(lambda: agent.sends)
     await asyncio.to_thread(worker.close_current_worker, 0.0)
@@ -318,7 +237,7 @@ async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that
         assert "not sent a second time" in words(done)
 
 
-async def test_an_answer_of_which_nothing_is_known_is_looked_for_in_the_task_that_asked(agent, talk):
+async def test_a_lost_answer_is_sought_in_its_task(agent, talk):
     agent.sent = in_turn(events({"task": task("INPUT_REQUIRED", "Which?")}), silence)
     agent.is_at("INPUT_REQUIRED", "Which?")
     asked = await talk.ask()
@@ -332,15 +251,14 @@ async def test_an_answer_of_which_nothing_is_known_is_looked_for_in_the_task_tha
 
 
 @pytest.mark.parametrize("state", ["CANCELED", "REJECTED"])
-async def test_an_end_of_the_agents_own_making_has_a_reason(agent, talk, state):
-    agent.sent = events({"task": task()}, now(state))
-    agent.is_at(state)
+async def test_an_end_without_words_gets_a_reason(agent, talk, state):
+    agent.tells(state)
     ended = await talk.ask()
     assert ended.state == ("failed" if state == "CANCELED" else "rejected")
     assert words(ended)
 
 
-async def test_credentials_that_the_agent_wants_are_asked_for_and_the_answer_goes_on_there(agent, talk):
+async def test_credentials_that_the_agent_wants_are_asked_for(agent, talk):
     wants = now("AUTH_REQUIRED", "Sign in at https://id.invalid/", metadata={"slot": {"schema": {"type": "string"}}})
     agent.sent = in_turn(events({"task": task()}, wants), events({"task": task("COMPLETED", "In.")}))
     agent.is_at("AUTH_REQUIRED", "Sign in at https://id.invalid/")
@@ -352,11 +270,10 @@ async def test_credentials_that_the_agent_wants_are_asked_for_and_the_answer_goe
     assert agent.sends[1]["taskId"] == "t1"
 
 
-async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(agent, ada):
+async def test_ones_own_credential_is_asked_for_first(agent, ada):
     talk = Talk(ada, await db.run(remote_agent, agent.card() | WANTS))
     await db.run(credentials.set_personal, talk.agent, "key", True, ada)
-    agent.sent = events({"task": task("COMPLETED")})
-    agent.is_at("COMPLETED", "Let in.")
+    agent.tells("COMPLETED", "Let in.")
     asked = await talk.ask()
     assert asked.state == "auth-required"
     assert agent.requests == []
@@ -366,13 +283,8 @@ async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(age
     assert agent.sends[0]["parts"] == [{"text": "hello"}]
 
 
-def taken_by_another(run) -> None:
-    """A worker was held up for so long that another has claimed its run."""
-    Run.objects.filter(pk=run.pk).update(fence=F("fence") + 1)
-
-
 @pytest.mark.parametrize("ends", [[], [now("WORKING", key="t2")]], ids=["well", "badly"])
-async def test_a_worker_that_lost_its_run_leaves_the_work_to_the_one_that_has_it(agent, talk, monkeypatch, ends):
+async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch, ends):
     monkeypatch.setattr(worker.WorkerProcess, "_stop_lost", lambda *_: None)
     go = threading.Event()
 
@@ -387,7 +299,7 @@ async def test_a_worker_that_lost_its_run_leaves_the_work_to_the_one_that_has_it
     agent.is_at("WORKING")
     begun = await talk.say()
     run = await until(lambda: (found := run_of(begun)).remote.get("taskId") and found)
-    await db.run(taken_by_another, run)
+    await db.run(lambda: Run.objects.filter(pk=run.pk).update(fence=F("fence") + 1))  # another has claimed it
     go.set()
     await until(lambda: "no longer its own" in str(run_of(begun).notes))
     work_there = await db.run(OpenWork.objects.get)
@@ -396,7 +308,7 @@ async def test_a_worker_that_lost_its_run_leaves_the_work_to_the_one_that_has_it
 
 
 @pytest.mark.parametrize("word_of_it", ["comes at once", "comes later than the answer"])
-async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(agent, talk, monkeypatch, word_of_it):
+async def test_cancels_before_the_first_answer_are_passed_on(agent, talk, monkeypatch, word_of_it):
     if word_of_it == "comes later than the answer":
         monkeypatch.setattr(worker.WorkerProcess, "_stop", lambda *_: None)
     go = threading.Event()
@@ -416,27 +328,126 @@ async def test_a_cancel_that_comes_just_before_the_first_answer_is_passed_on(age
     go.set()
     if word_of_it == "comes later than the answer":
         await until(lambda: "no longer its own" in str(run_of(begun).notes))
-        await asyncio.to_thread(cancellation.send_due_cancels)
+        await work_off(cancellation.CANCELS)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
-async def test_work_is_found_again_though_its_agent_is_not_called_for_anything_new(agent, ada, echo):
-    talk = Talk(ada, await db.run(remote_agent, agent.card(), fallbacks=["echo"]))
-    agent.sent = working()
-    agent.is_at("WORKING")
-    sent = await talk.say()
-    await until(lambda: run_of(sent).remote.get("taskId"))
-    for _ in range(5):
-        await db.run(circuit_breaker.record_failure, talk.agent, Unreachable("It does not answer."))
-    agent.is_at("COMPLETED", "Done.")
-    await asyncio.to_thread(worker.close_current_worker, 0.0)
-    assert words(await talk.settled(sent)) == "Done."
-
-
-async def test_nobody_stands_in_for_an_agent_that_may_have_got_the_message(agent, ada, echo):
+async def test_no_fallback_where_the_message_may_have_arrived(agent, ada, echo):
     policies = {"fallbacks": ["echo"], "retry_safe": True}
     talk = Talk(ada, await db.run(lambda: remote_agent(agent.card(), **policies)))
     agent.sent = in_turn(events(CUT), refusing(-32000, status=429, headers={"Retry-After": "100"}))
     failed = await talk.ask()
     assert (len(agent.sends), failed.state) == (2, "failed")
     assert "lost after the message was sent" in words(failed)
+
+
+# With the SDK's server: words, files and questions are in the record, like a hosted agent's
+
+
+@pytest.fixture
+def sdk(ada) -> Talk:
+    return Talk(ada, remote_agent(peers.peer().card))
+
+
+async def seen_by(talk: Talk, text: str, **fields) -> dict:
+    task = await talk.ask(text, **fields)
+    assert task.state == "completed", words(task)
+    [part] = (await db.run(delivered, task))["seen"]
+    return part["data"]
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        "SDK 1.3 JSON-RPC",
+        "SDK 1.3 without streams",
+        pytest.param("SDK 1.3 HTTP+JSON", marks=pytest.mark.slow("one binding is enough")),
+    ],
+)
+async def test_it_delivers_asks_and_fails_like_the_agent(ada, peer):
+    sdk = Talk(ada, await db.run(remote_agent, peers.peer(peer).card))
+    counted = await sdk.ask("count 3")
+    assert counted.state == "completed"
+    assert await db.run(delivered, counted) == {"count": "1 2 3 "}
+    [streamed] = [row.parts async for row in rows.Artifact.objects.filter(task=counted)]
+    assert "without" in peer or len(streamed) == 1, "a stream is one text, as of a local agent"
+    plain = await sdk.ask("message Hello back")
+    assert (plain.state, words(plain)) == ("completed", "Hello back")
+    assert await db.run(delivered, plain) == {"answer": "Hello back"}
+    asked = await sdk.ask("ask")
+    assert (asked.state, words(asked)) == ("input-required", "Which word?")
+    first = await db.run(run_of, asked)
+    answered = await sdk.ask("green", task=asked)
+    assert (answered.state, await db.run(delivered, answered)) == ("completed", {"answer": "It was green."})
+    second = await db.run(run_of, answered)
+    assert second.pk != first.pk
+    assert second.remote["taskId"] == first.remote["taskId"]
+    failed = await sdk.ask("fail")
+    assert (failed.state, words(failed)) == ("failed", "This went wrong, as was asked.")
+    await until(lambda: OpenWork.objects.count() == 0)
+    assert await db.run(is_whole, failed)
+
+
+async def test_a_cancel_is_passed_on(sdk):
+    task = await sdk.say("wait")
+    await until(lambda: run_of(task).remote.get("taskId"))
+    remote = (await db.run(run_of, task)).remote
+    assert await db.run(OpenWork.objects.count) == 1
+    await sdk.cancel(task)
+    await until(lambda: OpenWork.objects.count() == 0)
+    async with a2a_client.connect(cards.card_of(sdk.agent.current_version)) as peer:
+        assert (await peer.get(remote["taskId"]))["status"]["state"] == "TASK_STATE_CANCELED"
+    assert await db.run(is_whole, task)
+
+
+async def test_what_was_sent_is_kept_and_not_repeated(sdk):
+    seen = await seen_by(sdk, "look at this", metadata={"mine": 1})
+    run = await Run.objects.aget()
+    sent = run.input["sent"]["message"]
+    assert digest_of(run.input) == run.input_hash
+    assert {name: seen[name] for name in sent} == sent
+    assert (sent["parts"], sent["metadata"]) == ([{"text": "look at this"}], {"mine": 1})
+    later = await seen_by(sdk, "look")
+    assert (later["contextId"], later["referenceTaskIds"]) == (run.remote["contextId"], [run.remote["taskId"]])
+    assert later["parts"] == [{"text": "look"}]
+
+
+async def test_a_fork_begins_a_remote_conversation_with_history(sdk, ada):
+    first = await sdk.ask("the colour is green")
+    second = await sdk.ask("the colour is red")
+    before = (await db.run(run_of, first)).remote["contextId"]
+    child = await db.run(fork, ada.principal, first.context, second.first_event - 1, reason="fork")
+    other = Talk(ada, sdk.agent, child.context_id)
+    seen = await seen_by(other, "look here")
+    told = " ".join(part.get("text", "") for part in seen["parts"])
+    assert seen.get("contextId") != before
+    assert "the colour is green" in told
+    assert "the colour is red" not in told
+    await db.run(deletion.delete_context, ada.principal, sdk.agent, sdk.context_id)
+    later = await seen_by(other, "look again")
+    begun = (await db.run(run_of, await other.ask("look once more"))).remote["contextId"]
+    assert later["contextId"] == begun != before
+    assert later["parts"] == [{"text": "look again"}]
+
+
+async def test_what_other_agents_said_meanwhile_is_told_along(sdk, ada, echo):
+    counted = await sdk.ask("count 1")
+    other = Talk(ada, echo, sdk.context_id)
+    await db.run(switch_agent, ada.principal, counted.context_id, echo)
+    green = await other.ask("the colour is green")
+    await db.run(switch_agent, ada.principal, green.context_id, sdk.agent)
+    own, history = (await seen_by(sdk, "look again"))["parts"]
+    assert own == {"text": "look again"}
+    assert "User: the colour is green" in history["text"]
+    assert "count 1" not in history["text"]
+    assert (await seen_by(sdk, "look once more"))["parts"] == [{"text": "look once more"}], "nothing is told twice"
+
+
+async def test_files_of_another_agents_task_are_told_along(sdk, ada):
+    maker = await db.run(register_hosted, "maker", "tests.remote.peers.hosted:Acting")
+    made = await Talk(ada, maker).ask("file")
+    own, about, part = (await seen_by(sdk, "look here", referenceTaskIds=[str(made.pk)]))["parts"]
+    assert own == {"text": "look here"}
+    assert "delivered all.bin" in about["text"]
+    assert "It was: file" in about["text"]
+    assert (part["filename"], base64.b64decode(part["raw"])) == ("all.bin", peers.FILE)

@@ -58,7 +58,7 @@ def test_the_table():
         assert TaskTranslator().event(event) == said
 
 
-def test_what_is_no_part_of_words_or_of_the_web_is_kept():
+def test_other_parts_and_metadata_are_kept():
     picture = {"raw": "AA==", "mediaType": "image/png"}
     assert TaskTranslator().event(made("", "output_delta", parts=[{"text": "a"}, picture])) == [
         Token("a"),
@@ -71,17 +71,13 @@ def test_what_is_no_part_of_words_or_of_the_web_is_kept():
     ]
     stored = {"stored": {"sha256": "0" * 64, "size": 1, "kind": "raw"}}
     assert Foreign({"parts": [stored]}) in TaskTranslator().event(made("", "x", parts=[stored]))
-
-
-def test_progress_has_the_parts_and_metadata_that_the_agent_gave_it():
-    chart = {"data": {"done": 1}}
-    event = now("WORKING", "", parts=[chart], metadata=None)
+    event = now("WORKING", "", parts=[picture])
     event["statusUpdate"]["status"]["message"]["metadata"] = {"m": 1}
     [said] = TaskTranslator().event(event)
-    assert (said.parts, said.metadata) == ([chart], {"m": 1})
+    assert (said.parts, said.metadata) == ([picture], {"m": 1})
 
 
-def test_the_whole_answer_is_not_said_again_where_its_pieces_came_and_what_they_lacked_is():
+def test_a_whole_answer_adds_what_its_pieces_lacked():
     heard = TaskTranslator()
     for text in ("Hel", "lo"):
         heard.event(made(text, "output_delta", id=text))
@@ -95,27 +91,29 @@ def test_the_whole_answer_is_not_said_again_where_its_pieces_came_and_what_they_
     heard.event(made("Helo", "output_delta"))
     assert heard.event(made("Hello", "full_output")) == []
     assert heard.finish() == [WholeAnswer("Hello")], "one that differs takes the place of the pieces"
+    heard = TaskTranslator()
+    for key, text in (("1", "a"), ("3", "c")):
+        heard.event(made(text, "output_delta", id=key))
+    pieces = [artifact(text, "output_delta", id=key) for key, text in [("1", "a"), ("2", "b"), ("3", "c")]]
+    assert heard.task(task(artifacts=pieces), final=True)[-1] == WholeAnswer("abc"), "a piece was lost"
 
 
-def test_an_append_without_a_beginning_is_the_beginning():
+def test_an_append_without_a_beginning_is_one():
     heard, late = TaskTranslator(), made("b", "x", append=True)
     [note, begun] = heard.event(late)
     assert note.said["artifactUpdate"].keys() == {"artifactId", "append", "digest"}
     assert (begun.parts, begun.append) == ([{"text": "b"}], False)
     [whole] = heard.task(task(artifacts=[artifact("ab", "x")]), final=True)
     assert (whole.parts, whole.append) == ([{"text": "ab"}], False)
-
-
-def test_a_resumed_turn_waits_for_the_whole_artifact():
-    heard = TaskTranslator(is_resumed=True)
-    [note] = heard.event(made("b", "x", append=True))
+    resumed = TaskTranslator(is_resumed=True)  # it waits for the whole
+    [note] = resumed.event(late)
     assert isinstance(note, Foreign)
-    assert heard.finish() == []
-    [whole] = heard.task(task(artifacts=[artifact("ab", "x")]))
+    assert resumed.finish() == []
+    [whole] = resumed.task(task(artifacts=[artifact("ab", "x")]))
     assert (whole.parts, whole.append) == ([{"text": "ab"}], False)
 
 
-def test_what_a_fetched_task_says_again_is_not_said_again():
+def test_a_fetched_task_adds_only_what_is_new():
     heard = TaskTranslator()
     heard.event(made("a", "x"))
     heard.event(made("b", "x", append=True))
@@ -128,37 +126,25 @@ def test_what_a_fetched_task_says_again_is_not_said_again():
         Token(" there"),
         Chunk("y", "y", "", [{"text": "new"}], False, False),
     ]
-
-
-def test_what_a_fetched_task_says_differently_counts_at_the_end_alone():
-    heard = TaskTranslator()
-    heard.event(made("wrong", "x"))
     other = task(artifacts=[artifact("right", "x")])
     assert heard.task(other) == []
-    assert heard.task(other, final=True) == [Chunk("x", "x", "", [{"text": "right"}], False, False)]
+    assert heard.task(other, final=True) == [Chunk("x", "x", "", [{"text": "right"}], False, False)], "at the end alone"
 
 
-def test_an_answer_of_which_a_piece_was_lost_is_whole_in_the_end():
-    heard = TaskTranslator()
-    heard.event(made("a", "output_delta", id="1"))
-    heard.event(made("c", "output_delta", id="3"))
-    pieces = [artifact(text, "output_delta", id=key) for key, text in [("1", "a"), ("2", "b"), ("3", "c")]]
-    said = heard.task(task(artifacts=pieces), final=True)
-    assert said[-1] == WholeAnswer("abc")
-
-
-def test_artifacts_are_closed_when_the_task_completes():
-    heard = TaskTranslator()
-    heard.event(made("a", "x"))
-    heard.event(made("b", "y", last=True))
-    assert heard.finish() == [Chunk("x", "x", "", [], True, True)]
-
-
-def test_artifacts_of_several_remote_tasks_do_not_clash():
+def test_artifacts_have_names_of_their_own():
     [chunk] = TaskTranslator(prefix="1a2b3c4d-").event(made("a", "x"))
     assert chunk.artifact_id == "1a2b3c4d-x"
     [chunk] = TaskTranslator().event(made("a", "x", id="k" * 500))
     assert len(chunk.artifact_id) == 64
+    heard = TaskTranslator()
+    assert heard.event(made("Hel", "output_delta", id="o")) == [Token("Hel")]
+    assert heard.event(made("lo", "", id="o", append=True)) == [Token("lo")], "a later piece need not repeat the name"
+    [chunk] = heard.event(made("x", "report.md", id="o", append=True))
+    assert (chunk.name, chunk.append) == ("report.md", False), "under another name it begins"
+    heard = TaskTranslator()
+    heard.event(made("a", "x"))
+    heard.event(made("b", "y", last=True))
+    assert heard.finish() == [Chunk("x", "x", "", [], True, True)]
 
 
 json_values = st.recursive(
@@ -177,7 +163,7 @@ names = st.sampled_from(["x", "output_delta", "full_output", "thinking_delta", "
 
 
 @given(st.lists(st.tuples(names, parts, st.booleans(), st.booleans()), max_size=6))
-def test_odd_things_are_taken_and_a_task_that_repeats_them_adds_nothing(updates):
+def test_a_task_that_repeats_odd_things_adds_nothing(updates):
     heard, kept = TaskTranslator(), {}
     for name, given_parts, append, last in updates:
         heard.event(made("", name, id=name or "-", parts=given_parts, append=append, last=last))
@@ -190,7 +176,7 @@ def test_odd_things_are_taken_and_a_task_that_repeats_them_adds_nothing(updates)
 
 
 @given(st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=6), st.integers(0, 6), st.integers(0, 6))
-def test_however_a_stream_breaks_off_the_text_is_whole_and_said_once(texts, heard_of, fetched):
+def test_broken_streams_give_the_text_once(texts, heard_of, fetched):
     """`heard_of` pieces were streamed; then a task with `fetched` of them is fetched, then the rest is streamed."""
     heard, said = TaskTranslator(), []
     fetched = max(fetched, heard_of)
@@ -202,16 +188,3 @@ def test_however_a_stream_breaks_off_the_text_is_whole_and_said_once(texts, hear
         said += heard.event(made(text, "x", append=n > 0))
     assert "".join(part["text"] for one in said for part in one.parts) == "".join(texts)
     assert [one.append for one in said] == [n > 0 for n in range(len(said))]
-
-
-def test_a_later_piece_need_not_repeat_the_name():
-    transformation = TaskTranslator()
-    assert transformation.event(made("Hel", "output_delta", id="o")) == [Token("Hel")]
-    assert transformation.event(made("lo", "", id="o", append=True)) == [Token("lo")]
-
-
-def test_a_piece_under_another_name_begins_what_the_record_does_not_have():
-    transformation = TaskTranslator()
-    transformation.event(made("Hello", "output_delta", id="o"))
-    [chunk] = transformation.event(made("x", "report.md", id="o", append=True))
-    assert (chunk.name, chunk.append) == ("report.md", False)

@@ -5,11 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 
-import outbound
 from apps.remote import registration
 from apps.remote.errors import BadCard
+from parley import outbound
 from tests.outbound import certificates
 from tests.outbound.receiving import answer, server
 from tests.remote.card_server import WELL_KNOWN, card
@@ -17,6 +16,7 @@ from tests.remote.card_server import WELL_KNOWN, card
 pytestmark = pytest.mark.usefixtures("outward")
 
 JSON_TYPE, HTML = "Content-Type: application/json", "Content-Type: text/html; charset=utf-8"
+STREAM = "Content-Type: text/event-stream"
 
 
 def told(url: str) -> tuple[str, tuple[str, ...]]:
@@ -32,7 +32,7 @@ async def told_of(pages: dict[str, tuple[str, Any]], path: str = "") -> str:
     async def reply(request: bytes, writer: asyncio.StreamWriter) -> None:
         method, place, _ = request.split(b"\r\n")[0].decode().split(" ")
         status, body = pages.get(f"{method} {place}", ("404 Not Found", b"no"))
-        kind = HTML if isinstance(body, bytes) else JSON_TYPE
+        kind = STREAM if place == "/sse" else HTML if isinstance(body, bytes) else JSON_TYPE
         writer.write(answer(body if isinstance(body, bytes) else json.dumps(body).encode(), status, kind))
 
     async with server(reply) as at:
@@ -55,6 +55,7 @@ MISSING_FIELDS = {"detail": [{"loc": ["body", "threadId"], "msg": "m"}, {"loc": 
         ("", {"GET /": ("200 OK", b"<html><title>Our\n shop</title></html>")}, ["web page", "Our shop"]),
         ("x", {"GET /x": ("404 Not Found", b"<title>Oops</title>")}, ["web page (status 404", "Oops"]),
         ("mcp", {"POST /mcp": ("200 OK", MCP)}, ["MCP server", "files"]),
+        ("sse", {"GET /sse": ("200 OK", b"event: endpoint\ndata: /m\n\n")}, ["MCP server"]),
         ("", {"POST /mcp": ("200 OK", MCP)}, ["MCP server at", "/mcp"]),
         ("mcp", {"POST /mcp": ("401 No", {})}, ["seems to be an MCP server", "credential"]),
         ("run", {"POST /run": ("401 No", {})}, ["wants a credential"]),
@@ -72,18 +73,6 @@ async def test_what_is_there_instead_is_named(path, pages, words):
     assert all(word in sentence for word in words), sentence
 
 
-async def test_a_stream_of_an_mcp_server_is_recognized():
-    async def stream(request: bytes, writer: asyncio.StreamWriter) -> None:
-        if request.startswith(b"GET /sse "):
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: endpoint\ndata: /m\n\n")
-            await writer.wait_closed()
-        writer.write(answer(b"no", "404 Not Found"))
-
-    async with server(stream) as at:
-        with pytest.raises(BadCard, match="MCP server"):
-            await registration.preview(f"{at.url}sse")
-
-
 @pytest.mark.parametrize("at", ["", "/a2a", "/team"])
 def test_a_card_near_by_is_offered(cards_at, at):
     cards_at.pages[at + WELL_KNOWN] = cards_at.card()
@@ -93,32 +82,26 @@ def test_a_card_near_by_is_offered(cards_at, at):
     assert asyncio.run(registration.preview(offers[0])).card["name"] == "Translator"
 
 
-def test_a_card_behind_a_redirect_is_offered(cards_at):
+def test_other_schemes_and_redirects_are_offered(cards_at):
     cards_at.pages |= {"/old": (302, {"Location": "/new"}, b""), "/new" + WELL_KNOWN: cards_at.card()}
     assert told(f"{cards_at.url}/old")[1] == (f"{cards_at.url}/new{WELL_KNOWN}",)
-
-
-def test_the_other_scheme_is_offered(cards_at):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
     sentence, offers = told(cards_at.url.replace("http:", "https:"))
     assert offers == (cards_at.url + WELL_KNOWN,)
     assert "TLS" in sentence
+    assert "cannot be resolved" in told("http://agents.invalid/")[0]
+    assert "refuses the connection" in told("http://127.0.0.1:9/")[0]
 
 
 def test_a_card_for_another_address_says_so(cards_at):
     cards_at.pages["/one" + WELL_KNOWN] = card(f"{cards_at.url}/two")
     shown = asyncio.run(registration.preview(f"{cards_at.url}/one"))
     assert any(f"for another address: {cards_at.url}/two" in note for note in shown.notes)
+    cards_at.pages["/one" + WELL_KNOWN] = card("https://agents.example/a2a")
+    notes = asyncio.run(registration.preview(f"{cards_at.url}/one")).notes
+    assert any("the agent itself at https://agents.example:443" in note for note in notes)
     cards_at.pages["/one" + WELL_KNOWN] = card("http://10.0.0.1/two")
     assert "http://10.0.0.1/two" in told(f"{cards_at.url}/one")[0]
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [("http://agents.invalid/", "cannot be resolved"), ("http://127.0.0.1:9/", "refuses the connection")],
-)
-def test_why_nothing_answers_is_said(url, words):
-    assert words in told(url)[0]
 
 
 async def test_a_wrong_certificate_is_not_evaded(tmp_path):
@@ -128,22 +111,10 @@ async def test_a_wrong_certificate_is_not_evaded(tmp_path):
             await registration.preview(at.url.replace("http:", "https:"))
 
 
-@pytest.fixture
-def hurried(monkeypatch):
+async def test_silent_and_slow_servers_are_explained_in_time(monkeypatch):
     assert registration.ADDING_SECONDS + registration.SHORTEST_LOOK < 3
     monkeypatch.setattr(registration, "ADDING_SECONDS", 0.4)
 
-
-async def test_silence_is_told_in_time(hurried):
-    async def be_silent(_: bytes, writer: asyncio.StreamWriter) -> None:
-        await writer.wait_closed()
-
-    async with server(be_silent) as at:
-        with pytest.raises(outbound.TooSlow):
-            await registration.preview(at.url)
-
-
-async def test_a_slow_server_is_explained_in_time(hurried):
     async def be_slow(request: bytes, writer: asyncio.StreamWriter) -> None:
         if request.startswith(b"GET / "):
             writer.write(answer(b"<title>Home</title>", "200 OK", HTML))
@@ -155,10 +126,6 @@ async def test_a_slow_server_is_explained_in_time(hurried):
     async with server(be_slow) as at:
         with pytest.raises(BadCard, match="Home"):
             await registration.preview(at.url)
-
-
-@pytest.mark.django_db
-def test_the_command_says_what_is_there(cards_at):
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    with pytest.raises(CommandError, match=f"There is a card of “Translator” at {cards_at.url}"):
-        call_command("register_agent", "one", "--card", f"{cards_at.url}/a/b")
+    async with server(lambda _, writer: writer.wait_closed()) as at:
+        with pytest.raises(outbound.TooSlow):
+            await registration.preview(at.url)

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-import db
 from apps.agents.models import Agent, ToolPolicy
 from apps.agents.registration import register_hosted
 from apps.record.models import Context, Task
+from parley import db
 from tests.engine.approving import SENT
 from tests.security.knocking import DOORS, Knock, json_rpc
 from tests.working import state_of

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings as configured
 
-import db
-import outbound
 from agentkit import Outcome, SkillHandler, TaskContext
 from agentkit.llm import LlmWorker, McpServer
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from parley import db, outbound
 from tests.llm import endpoint as endpoints
 from tests.llm import tool_servers
 from tests.llm.endpoint import calls, says

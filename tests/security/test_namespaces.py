@@ -14,8 +14,9 @@ from apps.agents import identity, signing
 from apps.agents.models import Agent
 from apps.agents.signing import Signer
 from apps.engine import accept
+from apps.optional.federation import pairing
 from apps.record.models import Context
-from apps.remote.federation import pairing, tokens
+from apps.remote.federation import tokens
 from apps.remote.federation.calls import federated_caller
 from apps.remote.models import Peer
 from tests.security.knocking import said

@@ -1,9 +1,7 @@
-"""A small ASGI application behind the handlers of `config.asgi`, to see from outside what a web server does.
+"""A small ASGI application behind the handlers of `parley.asgi`, to see from outside what a web server does.
 
 It counts what has begun and not ended. `python -m tests.serving.edge PORT` serves it as `manage.py serve` would.
 """
-
-from __future__ import annotations
 
 import asyncio
 import os
@@ -13,7 +11,7 @@ from collections.abc import AsyncGenerator
 
 import django
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 django.setup()
 
 from channels.generic.websocket import AsyncWebsocketConsumer  # noqa: E402
@@ -24,8 +22,9 @@ from django.urls import path  # noqa: E402
 
 from apps.accounts import bodies  # noqa: E402
 from apps.accounts.principals import ANONYMOUS  # noqa: E402
-from config import handlers, uvicorn_http  # noqa: E402
-from config.handlers import RequestLimits, SameOrigin, SocketLimits, handle_async  # noqa: E402
+from parley import uvicorn_http  # noqa: E402
+from parley.serving import handlers  # noqa: E402
+from parley.serving.handlers import RequestLimits, SameOrigin, SocketLimits, handle_async  # noqa: E402
 
 counted = Counter(waiting=0, streaming=0, sent=0, talking=0)
 
@@ -106,7 +105,7 @@ settings.CONNECTIONS_PER_ADDRESS = 60
 uvicorn_http.is_counted = lambda address: True
 
 if __name__ == "__main__":
-    from config import serving
+    from parley.serving import server
 
-    serving.STALLED_SECONDS = 2
-    serving.serve(application, "127.0.0.1", int(sys.argv[1]), worker=False, ready=lambda: None)
+    server.STALLED_SECONDS = 2
+    server.serve(application, "127.0.0.1", int(sys.argv[1]), worker=False, ready=lambda: None)

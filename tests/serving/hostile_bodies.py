@@ -1,7 +1,5 @@
 """Bodies and heads of requests that cost much to read, as a table, and what of a request each door reads freely."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

@@ -3,8 +3,6 @@
 A version expands: it adds tables, indexes, and columns that old processes need not fill. A later version contracts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from django.db import migrations, models
@@ -13,16 +11,17 @@ from django.db.migrations.state import ProjectState
 from django.db.models.expressions import Func
 from django.db.models.functions import Now
 
-from db.indexes import AddIndexBesideWriters
+from parley.db.indexes import AddIndexBesideWriters
 
 HARMLESS = (
     migrations.CreateModel,
     AddIndexBesideWriters,
     migrations.AlterModelOptions,
     migrations.AlterModelManagers,
+    migrations.AlterConstraint,
     migrations.RunPython,
 )
-"""RunPython is read by a person: old processes write on meanwhile."""
+"""AlterConstraint changes no table. RunPython is read by a person: old processes write on meanwhile."""
 SCHEMA_FREE = {"choices", "help_text", "verbose_name", "validators", "blank", "default", "editable", "error_messages"}
 CONTRACTS = "contracts"
 """A migration with this attribute says in words since which version no process uses what it takes away."""
@@ -56,7 +55,7 @@ def _problems(
         case migrations.AddIndex():
             is_beside = is_alone and isinstance(operation, AddIndexBesideWriters)
             if operation.model_name_lower not in created and not is_beside:
-                yield "Nobody can write until it is built. Use db.indexes.AddIndexBesideWriters, alone and not atomic."
+                yield "Nobody writes until it is built: use parley.db.indexes.AddIndexBesideWriters alone, not atomic."
         case migrations.SeparateDatabaseAndState() if not operation.database_operations:
             pass
         case _ if not isinstance(operation, (*HARMLESS, migrations.AddConstraint)):

@@ -1,7 +1,5 @@
 """Waiting and streaming views hold no thread and no connection."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -18,15 +16,14 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from django.test import override_settings
 from django.urls import path
 
-import db
 from apps.accounts import bodies
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish, wait_until_settled
 from apps.record import feed, wire
-from apps.record.models import Context
-from config.handlers import RequestLimits, RetryAfterStop, handle_async, largest_body
+from parley import db
+from parley.serving.handlers import RequestLimits, RetryAfterStop, handle_async, largest_body
 
 pytestmark = pytest.mark.services("waiting views hold no connection of the pool, and hear by the channel layer")
 begun = asyncio.Event()
@@ -34,7 +31,6 @@ ended: list[str] = []
 
 
 async def waits(request: HttpRequest, context: str, task: str, after: int) -> HttpResponse:
-    begun.set()
     try:
         shown = await wait_until_settled(context, task, after, wire.load_task)
     finally:
@@ -70,16 +66,12 @@ async def size(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"bytes": len(body), "method": request.method})
 
 
-async def hasty(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"bytes": len(request.body)})
-
-
-def threaded(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(str(User.objects.count()))
-
-
 def plain(request: HttpRequest) -> HttpResponse:
     return HttpResponse(threading.current_thread().name)
+
+
+def counts(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(str(User.objects.count()))
 
 
 async def awaits(request: HttpRequest) -> HttpResponse:
@@ -93,8 +85,7 @@ urlpatterns = [
     path("a2a/fails", fails),
     path("other/fails", fails),
     path("a2a/size", size),
-    path("a2a/hasty", hasty),
-    path("threaded", threaded),
+    path("counts", counts),
     path("plain", plain),
     path("awaits", awaits),
 ]
@@ -157,7 +148,7 @@ def server_connections() -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_100_streams_and_100_waiting_callers_hold_no_thread_and_no_connection(
+async def test_waiting_callers_hold_no_thread_or_connection(
     ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
 ) -> None:
     receipt = await db.run(accept_and_publish, ada.principal, echo, said())
@@ -177,59 +168,19 @@ async def test_100_streams_and_100_waiting_callers_hold_no_thread_and_no_connect
     assert len(ended) == 200
 
 
-@pytest.mark.django_db(transaction=True)
-async def test_a_stream_and_a_waiting_view_end_when_their_client_leaves(
-    ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
-) -> None:
-    receipt = await db.run(accept_and_publish, ada.principal, echo, said())
-    begun.clear()
-    async with opened([f"/a2a/streams/{receipt.context}"]) as (stream,):
-        await stream.receive_output(5)
-        await stream.receive_output(5)
-        assert not ended
-    assert len(ended) == 1
-    async with opened([f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"]):
-        await asyncio.wait_for(begun.wait(), 5)
-        assert len(ended) == 1
-    assert len(ended) == 2
-    assert await db.run(Context.objects.filter(pk=receipt.context).exists)
-
-
 @pytest.mark.parametrize(("address", "code"), [("/a2a/fails", -32603), ("/other/fails", 500)])
-async def test_what_a_view_did_not_expect_is_told_without_its_inside(address: str, code: int) -> None:
+async def test_unexpected_errors_hide_their_inside(address: str, code: int) -> None:
     status, headers, body = await answered(address)
     assert status == 500
     assert headers["content-type"] == "application/json"
     assert json.loads(body)["error"]["code"] == code
     assert b"swordfish" not in body
     assert b"Traceback" not in body
-
-
-async def test_an_address_that_leads_nowhere_is_a_404_in_json() -> None:
     status, _, body = await answered("/a2a/nobody/tasks/1")
     assert (status, json.loads(body)["error"]["code"]) == (404, 404)
 
 
-async def test_a_body_at_the_limit_is_taken_and_one_beyond_is_not() -> None:
-    with override_settings(MAX_REQUEST_BYTES=1000):
-        assert (await answered("/a2a/size", method="POST", body=b"x" * 1000))[0] == 200
-        status, _, body = await answered("/a2a/size", method="POST", body=b"x" * 1001)
-    assert (status, json.loads(body)["error"]["code"]) == (413, 413)
-
-
-async def test_no_view_gets_a_body_unasked() -> None:
-    assert (await answered("/a2a/hasty", method="POST", body=b"x"))[0] == 500
-
-
-async def test_an_endless_body_is_refused_while_it_is_coming() -> None:
-    communicator = request_to("/a2a/size", method="POST")
-    with override_settings(MAX_REQUEST_BYTES=1000):
-        for _ in range(3):
-            await communicator.send_input({"type": "http.request", "body": b"x" * 500, "more_body": True})
-        assert (await communicator.receive_output(5))["status"] == 413
-
-
-async def test_head_gets_the_headers_alone_and_a_host_that_is_not_ours_nothing() -> None:
+async def test_head_gets_headers_and_foreign_hosts_nothing() -> None:
     _, said, body = await answered("/a2a/size")
     assert int(said["content-length"]) == len(body)
     status, headers, body = await answered("/a2a/size", method="HEAD")
@@ -237,7 +188,7 @@ async def test_head_gets_the_headers_alone_and_a_host_that_is_not_ours_nothing()
     assert (await answered("/a2a/size", host="evil.example"))[0] == 400
 
 
-async def test_a_request_that_the_servers_stop_cuts_off_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_cut_off_by_stop_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.begun", asyncio.Event())
     communicator = request_to("/a2a/hangs", RetryAfterStop(handle_async))
     await communicator.send_input({"type": "http.request", "body": b""})
@@ -249,12 +200,7 @@ async def test_a_request_that_the_servers_stop_cuts_off_may_be_repeated(monkeypa
     assert "again" in json.loads(body["body"])["error"]["message"]
 
 
-@pytest.mark.django_db(transaction=True)
-async def test_a_view_that_is_not_async_runs_on_the_bridge(ada: User) -> None:
-    assert (await answered("/threaded"))[2] == b"1"
-
-
-async def test_a_page_runs_in_a_thread_and_one_that_awaits_on_the_loop() -> None:
+async def test_pages_run_in_threads_or_on_the_loop() -> None:
     pages = get_asgi_application()
     status, headers, thread = await answered("/plain", pages)
     assert status == 200
@@ -262,3 +208,16 @@ async def test_a_page_runs_in_a_thread_and_one_that_awaits_on_the_loop() -> None
     here = threading.current_thread().name
     assert thread.decode() != here
     assert (await answered("/awaits", pages))[2].decode() == here
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_sync_view_runs_on_the_bridge(ada: User) -> None:
+    assert (await answered("/counts"))[2] == b"1"
+
+
+async def test_endless_body_is_refused_while_coming() -> None:
+    communicator = request_to("/a2a/size", method="POST")
+    with override_settings(MAX_REQUEST_BYTES=1000):
+        for _ in range(3):
+            await communicator.send_input({"type": "http.request", "body": b"x" * 500, "more_body": True})
+        assert (await communicator.receive_output(5))["status"] == 413

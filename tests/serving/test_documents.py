@@ -1,14 +1,12 @@
 """Documents name only existing commands, addresses, settings and files; tests/docs runs their code."""
 
-from __future__ import annotations
-
 import re
 
 from django.core.management import get_commands
 from django.urls import Resolver404, resolve
 
-from apps.api.consumers import websocket_urlpatterns as events
-from apps.web.sessions.consumers import websocket_urlpatterns as pages
+from apps.conversations.api.consumers import websocket_urlpatterns as events
+from apps.conversations.pages.consumers import websocket_urlpatterns as pages
 from tests.serving.test_environment import names_read
 from tests.stack import ROOT, UVICORN
 
@@ -44,11 +42,11 @@ def test_every_setting_is_named_and_no_other() -> None:
 
 
 def test_the_recommended_web_server_is_the_tested_one() -> None:
-    command = " ".join(["uvicorn config.asgi:application", *UVICORN])
+    command = " ".join(["uvicorn parley.asgi:application", *UVICORN])
     assert command in (REFERENCE / "settings.md").read_text().replace("\\\n    ", "")
 
 
-def test_each_requirement_of_the_security_standard_names_tests_that_exist() -> None:
+def test_each_security_requirement_names_existing_tests() -> None:
     met, _, _ = TEXTS[ROOT / "docs" / "security.md"].partition("### Not met")
     rows = re.findall(r"^\| \d+\.\d.*$", met, re.MULTILINE)
     named = {row: re.findall(r"`([\w/]+\.py)((?:::\w+)+)`", row) for row in rows}
@@ -75,7 +73,7 @@ def test_each_promise_names_a_test_or_page() -> None:
             assert re.search(rf"^(async )?def {test}\b", (ROOT / "tests" / path).read_text(), re.MULTILINE), promise
 
 
-def test_every_link_module_and_file_that_is_named_exists() -> None:
+def test_every_named_link_and_file_exists() -> None:
     folders = [ROOT, ROOT / "platform", ROOT / "apps"]
     missing = []
     for document, text in TEXTS.items():
@@ -88,7 +86,3 @@ def test_every_link_module_and_file_that_is_named_exists() -> None:
             if not any((folder / f"{name}{end}").exists() for folder in folders for end in ("", ".py")):
                 missing.append((document, name))
     assert missing == []
-
-
-def test_platform_is_no_package() -> None:
-    assert not (ROOT / "platform" / "__init__.py").exists()

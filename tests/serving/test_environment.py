@@ -1,7 +1,5 @@
 """Settings and `.env.example` have the same names."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy
@@ -16,16 +14,16 @@ from django.core.exceptions import ImproperlyConfigured
 from tests.stack import ROOT
 
 READ = re.compile(r"""(?:env\.\w+|secret)\(\s*"([A-Z0-9_]+)\"""")
-SETTINGS = ROOT / "platform/config/settings.py"
+SETTINGS = ROOT / "platform/parley/settings.py"
 POSTGRES = {"DATABASE_URL": "postgres://127.0.0.1/parley"}
 
 
 def names_read() -> set[str]:
-    sources = [SETTINGS, ROOT / "platform/config/environment.py", ROOT / "platform/telemetry/tracing.py"]
+    sources = [SETTINGS, ROOT / "platform/parley/environment.py", ROOT / "platform/parley/telemetry/tracing.py"]
     return {name for source in sources for name in READ.findall(source.read_text())}
 
 
-def test_the_example_names_exactly_what_is_read_and_explains_it() -> None:
+def test_example_names_exactly_what_is_read() -> None:
     example = (ROOT / ".env.example").read_text()
     assert set(re.findall(r"^#?([A-Z0-9_]+)=", example, re.MULTILINE)) == names_read()
     assert all(paragraph.startswith("# ") for paragraph in example.strip().split("\n\n"))
@@ -46,7 +44,7 @@ def settings_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return read
 
 
-def test_a_setting_that_cannot_be_is_refused_at_once_by_name(settings_with: Any) -> None:
+def test_impossible_settings_are_refused_by_name(settings_with: Any) -> None:
     key = {"SECRET_KEY": "x" * 50}
     refusals: list[tuple[dict[str, str], str]] = [
         (key | {"DATABASE_URL": "mysql://h/p", "MASTER_KEY": "x" * 43}, "DATABASE_URL must begin with sqlite:// or"),
@@ -59,23 +57,9 @@ def test_a_setting_that_cannot_be_is_refused_at_once_by_name(settings_with: Any)
             settings_with(**environment)
 
 
-def test_the_public_address_is_served(settings_with: Any) -> None:
-    assert "parley.example.org" in settings_with(PUBLIC_BASE_URL="https://parley.example.org/")["ALLOWED_HOSTS"]
-
-
-def test_an_embedded_installation_makes_a_master_key_for_itself_alone_and_keeps_it(
-    settings_with: Any, tmp_path: Path
-) -> None:
-    made = settings_with()["MASTER_KEY"]
-    assert settings_with()["MASTER_KEY"] == made
-    assert len(made) == 43
-    assert mode(tmp_path / "master-key") == 0o600
-
-
-def test_the_database_its_journals_and_secrets_are_for_this_user_alone_also_older_ones(
-    settings_with: Any, tmp_path: Path
-) -> None:
+def test_database_and_secrets_are_private_files(settings_with: Any, tmp_path: Path) -> None:
     read = settings_with()
+    assert settings_with()["MASTER_KEY"] == read["MASTER_KEY"], "it is made once"
     database = Path(read["DATABASES"]["default"]["NAME"])
     assert mode(database) == 0o600
     with closing(sqlite3.connect(database)) as connection:
@@ -94,11 +78,12 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_cookies_redirects_and_https_alone_follow_the_public_address(settings_with: Any) -> None:
+def test_cookies_and_https_follow_the_public_address(settings_with: Any) -> None:
     at_home = settings_with()
     assert [at_home["SESSION_COOKIE_NAME"], at_home["CSRF_COOKIE_NAME"]] == ["sessionid", "csrftoken"]
     assert not any(at_home[name] for name in ("SECURE_SSL_REDIRECT", "SECURE_HSTS_SECONDS", "SESSION_COOKIE_SECURE"))
     public = settings_with(PUBLIC_BASE_URL="https://parley.example.org", FORWARDED_ALLOW_IPS="10.0.0.0/8")
+    assert "parley.example.org" in public["ALLOWED_HOSTS"]
     assert public["SECURE_SSL_REDIRECT"]
     assert public["SECURE_HSTS_INCLUDE_SUBDOMAINS"]
     assert public["SECURE_HSTS_SECONDS"] >= 365 * 24 * 3600

@@ -1,7 +1,5 @@
 """Security headers of every address, and the origins that may open a WebSocket."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
@@ -10,9 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.template.context_processors import csp
 from django.test import Client, RequestFactory
 
-from config.asgi import ASYNC_PATH, application
-from config.handlers import PERMISSIONS, SecurityHeaders, is_same_origin
-from config.middleware import CSPMiddleware
+from parley.asgi import ASYNC_PATH, application
+from parley.serving.handlers import PERMISSIONS, SecurityHeaders, is_same_origin
+from parley.serving.middleware import CSPMiddleware
 from tests.serving.test_addresses import ADDRESSES
 
 ALWAYS = {
@@ -25,7 +23,7 @@ ALWAYS = {
 
 
 @pytest.mark.django_db
-def test_pages_are_framed_and_referred_to_by_ourselves_alone_and_nothing_is_guessed_or_looked_up(
+def test_pages_guess_and_look_up_nothing(
     client: Client,
 ) -> None:
     answer = client.get("/sign-in")
@@ -38,13 +36,13 @@ def test_pages_are_framed_and_referred_to_by_ourselves_alone_and_nothing_is_gues
     assert answer.cookies
 
 
-OTHERS = ("/healthz/stream", "/diagrams")  # a stream, and a frame of our pages (tests/web/test_pictures.py)
+OTHERS = ("/healthz/stream", "/diagrams")  # a stream, and a frame of our pages (tests/web/test_files.py)
 FAMILIES = {tuple(address.split("/")[1:3]): address for address in ADDRESSES if address not in OTHERS}
 PROGRAMS = ("/a2a", "/a2a/echo", "/a2a/echo/message:send", "/a2a/nobody/tasks/1", "/.well-known/agent-card.json", "/no")
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_every_family_of_addresses_has_all_security_headers_once_and_nobody_frames_it() -> None:
+async def test_all_addresses_have_security_headers_once() -> None:
     transport = httpx.ASGITransport(app=SecurityHeaders(application))  # twice: nothing is repeated
     wrong = {}
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
@@ -60,7 +58,7 @@ async def test_every_family_of_addresses_has_all_security_headers_once_and_nobod
     assert wrong == {}
 
 
-async def test_https_alone_is_said_by_every_response_where_the_public_address_has_it(settings: Any) -> None:
+async def test_https_alone_is_said_by_every_response(settings: Any) -> None:
     settings.SECURE_HSTS_SECONDS, settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = 31_536_000, True
     transport = httpx.ASGITransport(app=SecurityHeaders(application))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
@@ -69,7 +67,7 @@ async def test_https_alone_is_said_by_every_response_where_the_public_address_ha
             assert answer.headers.get_list("Strict-Transport-Security") == ["max-age=31536000; includeSubDomains"]
 
 
-def test_pages_that_come_by_http_are_redirected_and_programs_are_not(settings: Any, client: Client) -> None:
+def test_pages_are_redirected_to_https_programs_not(settings: Any, client: Client) -> None:
     """Programs would go on sending their key in the open, without noticing."""
     settings.SECURE_SSL_REDIRECT = True
     answer = client.get("/sign-in?next=/agents", headers={"host": "localhost"})
@@ -86,17 +84,14 @@ def policy(path: str) -> str:
     return answer.headers["Content-Security-Policy"].replace(answer.content.decode(), "the nonce")
 
 
-def test_a_script_runs_by_the_nonce_of_its_page_alone() -> None:
+def test_scripts_run_by_their_pages_nonce() -> None:
     assert "script-src 'nonce-the nonce' 'strict-dynamic';" in policy("/")
     assert "object-src 'none'" in policy("/")
-
-
-def test_the_policy_of_the_admin_pages_is_theirs_alone() -> None:
     assert "unsafe" not in policy("/agents")
     assert "'unsafe-eval'" in policy("/admin/")
 
 
-def test_only_a_page_of_this_server_may_open_a_websocket(settings: Any) -> None:
+def test_only_own_pages_open_websockets(settings: Any) -> None:
     own = [
         ("http://localhost:8000", "localhost:8000"),
         ("http://127.0.0.1:8000", "127.0.0.1:8000"),

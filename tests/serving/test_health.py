@@ -1,7 +1,5 @@
 """Health endpoints: alive, ready, and why not."""
 
-from __future__ import annotations
-
 import json
 import threading
 import urllib.error
@@ -13,11 +11,11 @@ import pytest
 from django.conf import settings
 from django.test import AsyncClient
 
-from apps.features.housekeeping import processes
-from apps.features.housekeeping.models import ServerProcess
+from apps.housekeeping import processes
+from apps.housekeeping.models import ServerProcess
 from apps.operators import doctor
-from config import health
-from config.health import Check
+from parley.serving import health
+from parley.serving.health import Check
 from tests import stack
 from tests.stack import Stack
 
@@ -30,7 +28,7 @@ def asked(url: str) -> tuple[int, dict[str, str]]:
         return refusal.code, json.load(refusal)
 
 
-def test_a_server_that_stands_is_alive_and_ready(server: Stack) -> None:
+def test_running_server_is_alive_and_ready(server: Stack) -> None:
     assert asked(f"{server.url}/healthz") == (200, {"status": "ok"})
     server.wait_until(lambda: asked(f"{server.url}/readyz")[1]["beat"] == "ok")  # written after its first tick
     status, parts = asked(f"{server.url}/readyz")
@@ -53,7 +51,7 @@ def test_the_doctor_finds_no_problem_where_all_works(server: Stack) -> None:
 
 
 @pytest.mark.services("a broker that is not there, and Daphne", only=True)
-def test_a_server_without_its_tables_or_its_broker_is_alive_and_says_what_is_missing() -> None:
+def test_server_names_missing_tables_and_broker() -> None:
     with stack.prepared(web="daphne", CELERY_BROKER_URL="amqp://guest:guest@127.0.0.1:1//") as bare:
         bare.launch("web")
         bare.wait_for("/healthz")
@@ -92,9 +90,7 @@ async def ready() -> tuple[int, dict[str, Any]]:
     return answer.status_code, answer.json()
 
 
-async def test_a_part_that_hangs_is_named_in_time_and_asked_by_one_thread_only(
-    checks: Callable[..., None], hanging: Check
-) -> None:
+async def test_hanging_part_is_named_by_one_thread(checks: Callable[..., None], hanging: Check) -> None:
     checks(Check("database", all_well), hanging)
     for _ in range(3):
         status, parts = await ready()
@@ -103,9 +99,7 @@ async def test_a_part_that_hangs_is_named_in_time_and_asked_by_one_thread_only(
     assert [thread.name for thread in threading.enumerate()].count("ready-broker") == 1
 
 
-async def test_a_slow_part_is_what_it_was_a_moment_ago(
-    checks: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_part_keeps_its_recent_state(checks: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     is_slow, end = threading.Event(), threading.Event()
     checks(Check("database", lambda: all_well() if not is_slow.is_set() or end.wait(60) else {}))
     health.all_checks[0].under_way().result(20)
@@ -119,14 +113,12 @@ async def test_a_slow_part_is_what_it_was_a_moment_ago(
         end.set()
 
 
-async def test_a_part_without_which_requests_are_answered_is_a_warning(checks: Callable[..., None]) -> None:
+async def test_parts_warn_and_hide_their_inside(checks: Callable[..., None]) -> None:
     checks(Check("database", lambda: {**all_well(), "workers": "No worker."}), Check("disk", lambda: {"disk": "Full."}))
     status, parts = await ready()
     assert (status, parts["status"]) == (200, "degraded")
     assert (parts["workers"], parts["disk"]) == ("No worker.", "Full.")
 
-
-async def test_the_reason_of_a_part_tells_the_public_nothing_of_its_inside(checks: Callable[..., None]) -> None:
     def fail() -> dict[str, str]:
         raise OSError("postgres://parley:hunter2@10.1.2.3 refused")
 
@@ -138,14 +130,14 @@ async def test_the_reason_of_a_part_tells_the_public_nothing_of_its_inside(check
     assert "hunter2" not in json.dumps(parts)
 
 
-def test_workers_and_beat_are_ready_once_they_were_seen(transactional_db: None) -> None:
+def test_workers_are_ready_once_seen(transactional_db: None) -> None:
     assert health.find_database()["workers"] == processes.NOT_SEEN[ServerProcess.Kind.WORKER]
     for kind in ServerProcess.Kind:
         processes.note_heartbeat(kind)
     assert health.find_database() == all_well()
 
 
-async def test_the_stream_for_doctors_has_its_events_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_doctors_stream_has_single_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "STREAM_SECONDS", 0.0)
     answer: Any = await AsyncClient().get("/healthz/stream")
     frames = [frame async for frame in answer.streaming_content]

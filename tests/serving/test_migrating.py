@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from allauth.mfa.models import Authenticator
 from django.apps import apps
-from django.contrib.postgres.operations import AddIndexConcurrently
 from django.core.management import CommandError, call_command
 from django.db import connection, models
 from django.db.migrations.state import ProjectState
 
-from apps.features.queue.models import QueuedMessage
-from config.management.commands import migrate
-from db.indexes import AddIndexBesideWriters
+from parley.db import versions
+from parley.db.indexes import AddIndexBesideWriters
+from parley.management.commands import migrate
 from tests.faults.calling import until
 
 pytestmark = [
     pytest.mark.services("PostgreSQL makes everybody wait behind a change of a table", only=True),
     pytest.mark.django_db(transaction=True),
 ]
-TABLE = QueuedMessage._meta.db_table
+TABLE = Authenticator._meta.db_table
 
 
 def another_connection() -> psycopg.Connection:
@@ -32,11 +32,11 @@ def another_connection() -> psycopg.Connection:
 @pytest.fixture
 def reader() -> Iterator[psycopg.Connection]:
     """A transaction that has read the table, which is one migration behind."""
-    call_command("migrate", "queue", "0001", verbosity=0)
+    call_command("migrate", "mfa", "0002", verbosity=0)
     with another_connection() as opened:
         opened.execute(f"SELECT FROM {TABLE}")
         yield opened
-    call_command("migrate", "queue", verbosity=0)
+    call_command("migrate", "mfa", verbosity=0)
 
 
 class Said(io.StringIO):
@@ -57,7 +57,7 @@ def test_it_lets_others_read_while_it_waits(reader: psycopg.Connection, monkeypa
     said = Said()
 
     def run() -> None:
-        call_command("migrate", "queue", verbosity=0, stderr=said)
+        call_command("migrate", "mfa", verbosity=0, stderr=said)
         connection.close()
 
     migrating = threading.Thread(target=run)
@@ -69,21 +69,19 @@ def test_it_lets_others_read_while_it_waits(reader: psycopg.Connection, monkeypa
     finally:
         reader.rollback()
         migrating.join()
-    assert QueuedMessage.objects.filter(api_key="").count() == 0
+    assert versions.missing(connection) == []
 
 
-def test_it_says_what_to_do_when_the_table_never_gets_free(
-    reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_migrating_gives_up_and_says_why(reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.1)
     monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(CommandError, match="pg_stat_activity"):
-        call_command("migrate", "queue", verbosity=0)
+        call_command("migrate", "mfa", verbosity=0)
 
 
 def test_others_write_while_an_index_waits() -> None:
-    index = models.Index(fields=["api_key"], name="by_key")
-    adding = threading.Thread(target=add, args=[AddIndexBesideWriters("queuedmessage", index)])
+    index = models.Index(fields=["type"], name="by_type")
+    adding = threading.Thread(target=add, args=[AddIndexBesideWriters("authenticator", index)])
     with another_connection() as writer:
         writer.execute(f"LOCK TABLE {TABLE} IN ROW EXCLUSIVE MODE")
         adding.start()
@@ -95,16 +93,16 @@ def test_others_write_while_an_index_waits() -> None:
             writer.rollback()
             adding.join()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = 'by_key'::regclass")
+        cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = 'by_type'::regclass")
         assert cursor.fetchone() == (True,)
-        cursor.execute("DROP INDEX by_key")
+        cursor.execute("DROP INDEX by_type")
 
 
 def add(operation: AddIndexBesideWriters) -> None:
     before, after = ProjectState.from_apps(apps), ProjectState.from_apps(apps)
-    operation.state_forwards("queue", after)
+    operation.state_forwards("mfa", after)
     with connection.schema_editor(atomic=False) as editor:
-        operation.database_forwards("queue", editor, before, after)
+        operation.database_forwards("mfa", editor, before, after)
     connection.close()
 
 
@@ -115,18 +113,3 @@ def is_adding_an_index() -> bool:
             " AND query LIKE 'CREATE INDEX%'"
         )
         return cursor.rowcount > 0
-
-
-def test_an_index_that_fails_leaves_waits_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError
-
-    monkeypatch.setattr(AddIndexConcurrently, "database_forwards", fail)
-    index = AddIndexBesideWriters("queuedmessage", models.Index(fields=["id"], name="by_id"))
-    with connection.cursor() as cursor:
-        cursor.execute("SET lock_timeout = '7s'")
-        with pytest.raises(RuntimeError), connection.schema_editor(atomic=False) as editor:
-            index.database_forwards("queue", editor, ProjectState(), ProjectState())
-        cursor.execute("SHOW lock_timeout")
-        assert cursor.fetchone() == ("7s",)
-        cursor.execute("RESET lock_timeout")

@@ -1,12 +1,10 @@
 """Who is calling, behind reverse proxies: only `FORWARDED_ALLOW_IPS` may say so."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from config.serving import configuration
+from parley.serving.server import configuration
 
 PROXY, CALLER, LIE = "10.0.0.9", "203.0.113.7", "198.51.100.66"
 
@@ -27,7 +25,7 @@ async def seen_by_parley(connection_from: str, forwarded_for: str) -> tuple[str,
 
 
 @pytest.mark.parametrize("trusted", [PROXY, "10.0.0.0/8", f"192.0.2.1, {PROXY}"])
-async def test_a_named_proxy_says_who_is_calling_and_how(settings: Any, trusted: str) -> None:
+async def test_named_proxy_says_who_is_calling(settings: Any, trusted: str) -> None:
     settings.FORWARDED_ALLOW_IPS = trusted
     assert await seen_by_parley(PROXY, CALLER) == (CALLER, "https")
 

@@ -1,32 +1,25 @@
 """Commands start fast, because scripts call them often."""
 
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
-import pytest
 from django.conf import settings
 from django.core.management import get_commands, load_command_class
 
-from console.commands import QuickCommand
+from parley.faces.commands import QuickCommand
 from tests.stack import ROOT
 
 LOADED = "import sys, django; django.setup(); print(*sys.modules)"
-CHECKED = """
-import django
-django.setup()
-from django.contrib.admin import site
-from django.core.checks import run_checks
-site.check = lambda app_configs: print(len(site._registry)) or []
-assert run_checks(tags=["admin"]) == []
-"""
 
 
 def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_command_loads_neither_pages_nor_a_server_nor_a_database_or_broker_that_is_not_used() -> None:
+def test_commands_load_no_pages_or_unused_services() -> None:
     loaded = run(LOADED).split()
     assert "apps.accounts.models" in loaded
     heavy = re.compile(r"daphne|uvicorn|twisted\.internet|config\.urls|apps\.operators\.(?!(apps|models)$)")
@@ -35,12 +28,15 @@ def test_a_command_loads_neither_pages_nor_a_server_nor_a_database_or_broker_tha
     assert [name for name, is_unused in unused.items() if is_unused and name in loaded] == []
 
 
-def test_commands_of_the_apps_look_over_no_code_first() -> None:
+def test_apps_commands_check_no_code_first() -> None:
     ours = {name: app for name, app in get_commands().items() if app.startswith("apps.")}
     assert len(ours) >= 13
     assert [name for name, app in ours.items() if not isinstance(load_command_class(app, name), QuickCommand)] == []
 
 
-@pytest.mark.slow("a process that loads all pages")
-def test_who_checks_operators_pages_has_them_all_loaded() -> None:
-    assert int(run(CHECKED)) > 20
+def test_start_scripts_of_0_1_go_on_working(tmp_path: Path) -> None:
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "config.settings", "DATA_DIR": str(tmp_path)}
+    names = "from config.asgi import application; from config.celery import app; from config.uvicorn_http import *"
+    done = subprocess.run([sys.executable, "-c", names], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "FutureWarning: Start parley, not config" in done.stderr

@@ -1,7 +1,5 @@
 """`./manage.py serve` starts a working platform from nothing, and ends cleanly."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -19,15 +17,15 @@ from django.core.management import CommandError, call_command
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from config import serving, static_files
-from config.management.commands import prepare
 from examples import showcase
+from parley.management.commands import prepare
+from parley.serving import server, static_files
 from tests import stack
 from tests.faults.calling import Caller
 
 
 @pytest.mark.django_db
-def test_without_the_showcase_nobody_exists_and_it_says_what_to_do(
+def test_without_showcase_nobody_exists(
     monkeypatch: pytest.MonkeyPatch, settings: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served = []
@@ -36,7 +34,7 @@ def test_without_the_showcase_nobody_exists_and_it_says_what_to_do(
         served.append((host, port, worker))
         ready()
 
-    monkeypatch.setattr(serving, "serve", serve)
+    monkeypatch.setattr(server, "serve", serve)
     monkeypatch.setattr(static_files, "collect_if_changed", lambda: None)
     settings.HOST, settings.PORT = "127.0.0.1", 0
     call_command("serve", "--no-showcase", "--no-worker")
@@ -57,7 +55,7 @@ def test_only_terminal_shows_first_logins(
 ) -> None:
     logins = showcase.FirstLogin({showcase.ADMIN: "correct-horse"}, {showcase.DEMO: "a-key"})
     monkeypatch.setattr(showcase, "load_showcase", lambda: showcase.Loaded(logins, ()))
-    monkeypatch.setattr(serving, "serve", lambda *_, ready, **__: ready())
+    monkeypatch.setattr(server, "serve", lambda *_, ready, **__: ready())
     monkeypatch.setattr(prepare.Command, "handle", lambda *_, **__: None)
     settings.HOST, settings.PORT, settings.DATA_DIR = "127.0.0.1", 0, tmp_path
     logins.write()
@@ -70,7 +68,7 @@ def test_only_terminal_shows_first_logins(
     assert "Authorization: Bearer a-key -H" in said.stdout
 
 
-def test_an_address_that_cannot_be_had_is_a_sentence(settings: Any) -> None:
+def test_taken_address_is_a_sentence(settings: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for host, port in (taken.getsockname(), ("192.0.2.1", 8000)):
             settings.HOST, settings.PORT = host, port
@@ -80,7 +78,7 @@ def test_an_address_that_cannot_be_had_is_a_sentence(settings: Any) -> None:
 
 def test_connections_send_their_bytes_at_once() -> None:
     with (
-        serving.listen("127.0.0.1", 0) as listener,
+        server.listen("127.0.0.1", 0) as listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as accepted,
     ):
@@ -88,7 +86,7 @@ def test_connections_send_their_bytes_at_once() -> None:
 
 
 @pytest.mark.services("starts and kills processes, which are embedded here", only=True)
-def test_it_starts_from_nothing_ends_in_good_order_and_goes_on_after_a_kill() -> None:
+def test_it_starts_ends_and_survives_a_kill() -> None:
     with stack.prepared(services={}, RUN_LEASE_SECONDS="2") as served:
         served.serve_alone()
         printed = served.log("serve")

@@ -9,11 +9,11 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import User
-from config.static_files import StaticFiles
+from parley.serving.static_files import StaticFiles
 from tests.stack import Stack
 
 
-def test_every_file_that_a_form_of_admin_names_is_collected(db: None, client: Client) -> None:
+def test_files_that_admin_names_are_collected(db: None, client: Client) -> None:
     client.force_login(User.objects.create_superuser("root@example.org", "x"))
     collected = {path for finder in get_finders() for path, _ in finder.list(StaticFiles.ignore_patterns)}
     named = set()
@@ -25,7 +25,7 @@ def test_every_file_that_a_form_of_admin_names_is_collected(db: None, client: Cl
     assert named <= collected
 
 
-def test_a_file_is_compressed_and_cached_and_sent_in_part_or_not_at_all_where_that_is_enough(server: Stack) -> None:
+def test_files_are_compressed_cached_and_sent_in_part(server: Stack) -> None:
     with httpx.Client(base_url=server.url) as client:
         found = re.search(r"/static/css/base\.[0-9a-f]+\.css", client.get("/sign-in").text)
         assert found

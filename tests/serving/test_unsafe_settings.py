@@ -1,7 +1,5 @@
 """Parley does not start with settings that would be unsafe in production, and says so in a line each."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -54,9 +52,7 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
         ("proxies", {"FORWARDED_ALLOW_IPS": "*"}),
     ],
 )
-def test_each_unsafe_setting_ends_the_process_with_one_line_that_the_doctor_says_too(
-    settings: Any, check: str, unsafe: dict[str, Any]
-) -> None:
+def test_unsafe_settings_end_the_process_in_a_line(settings: Any, check: str, unsafe: dict[str, Any]) -> None:
     for name, value in PRODUCTION.items():
         setattr(settings, name, value)
     safety.refuse_unsafe_settings()
@@ -80,7 +76,7 @@ def test_each_unsafe_setting_ends_the_process_with_one_line_that_the_doctor_says
         {"PUBLIC_BASE_URL": "http://localhost:8000", "DEBUG": True, "ALLOWED_HOSTS": ["*"]},
     ],
 )
-def test_a_laptop_and_a_choice_that_is_named_are_not_refused(settings: Any, chosen: dict[str, Any]) -> None:
+def test_laptops_and_named_choices_are_not_refused(settings: Any, chosen: dict[str, Any]) -> None:
     for name, value in {**PRODUCTION, **chosen}.items():
         setattr(settings, name, value)
     safety.refuse_unsafe_settings()
@@ -89,13 +85,12 @@ def test_a_laptop_and_a_choice_that_is_named_are_not_refused(settings: Any, chos
 @pytest.mark.parametrize(
     "program",
     [
-        ("-c", "import config.asgi"),
-        ("-m", "celery", "-A", "config", "worker"),
-        ("manage.py", "prepare"),
+        ("-c", "import parley.asgi"),
+        ("-m", "celery", "-A", "parley", "worker"),
     ],
-    ids=["web", "worker", "prepare"],
+    ids=["web", "worker"],
 )
-def test_no_process_starts_where_every_host_name_is_served(tmp_path: Path, program: tuple[str, ...]) -> None:
+def test_no_process_starts_serving_every_host(tmp_path: Path, program: tuple[str, ...]) -> None:
     done = run(*program, folder=tmp_path, ALLOWED_HOSTS="*")
     assert done.returncode == 1
     said = [line for line in done.stderr.splitlines() if "does not start" in line]
@@ -104,6 +99,6 @@ def test_no_process_starts_where_every_host_name_is_served(tmp_path: Path, progr
     assert "Traceback" not in done.stderr
 
 
-def test_djangos_own_check_of_a_deployment_finds_nothing_on_services(tmp_path: Path) -> None:
+def test_djangos_deployment_check_finds_nothing(tmp_path: Path) -> None:
     done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -1,7 +1,5 @@
 """What every web server does at the edge: limits, clients that leave or do not read, WebSockets, stopping."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -23,8 +21,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from config import uvicorn_http
-from config.serving import configuration
+from parley import uvicorn_http
+from parley.serving.server import configuration
 from tests.stack import ROOT, START_SECONDS, free_port, web_command
 
 MB = 1024 * 1024
@@ -96,7 +94,7 @@ def edge(request: pytest.FixtureRequest) -> Iterator[Server]:
     server.process.wait()
 
 
-def test_a_body_is_taken_up_to_the_limit_and_one_beyond_gets_an_answer(edge: Server) -> None:
+def test_bodies_are_taken_up_to_the_limit(edge: Server) -> None:
     for size, status in ((20 * MB, 200), (30 * MB, 413)):
         with edge.line("/size", f"Content-Length: {size}", method="POST") as line:
             for _ in range(size // MB):
@@ -111,7 +109,7 @@ def test_a_body_is_taken_up_to_the_limit_and_one_beyond_gets_an_answer(edge: Ser
 
 @pytest.mark.parametrize("after", ["", "Transfer-Encoding: chunked\r\n\r\n0\r\n"], ids=["head", "trailers"])
 @pytest.mark.parametrize("piece", ["x" * 65536, f"x: {'x' * 1000}\r\n" * 64], ids=["one header", "many headers"])
-def test_headers_that_never_end_are_cut_off_and_take_no_memory(edge: Server, after: str, piece: str) -> None:
+def test_endless_headers_are_cut_off(edge: Server, after: str, piece: str) -> None:
     before, sent = edge.resident_bytes(), 0
     with socket.create_connection(("127.0.0.1", edge.port), timeout=SOON) as line:
         line.sendall(f"POST /size HTTP/1.1\r\nHost: localhost\r\n{after}X: ".encode())
@@ -123,47 +121,35 @@ def test_headers_that_never_end_are_cut_off_and_take_no_memory(edge: Server, aft
     assert edge.resident_bytes() - before < 16 * MB
 
 
-@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
-@pytest.mark.parametrize("sent", [b"", b"GET /size HTTP/1.1\r\nX: ", b"GET /size HTTP/1.0\r\nX: "])
-def test_a_connection_without_a_request_is_closed(edge: Server, sent: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", edge.port), timeout=SOON) as line:
-        line.sendall(sent)
-        assert line.recv(1024) == b""
+NOT_DAPHNE = pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+"""Daphne hands on whole bodies alone, and makes what nobody reads."""
+HEAD = b"GET /size HTTP/1.1\r\nX: "
 
 
-@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
-@pytest.mark.parametrize(
-    ("first", "sent"),
-    [((), b"\r\n"), ((), b"GET /size HTTP/1.1\r\nX: "), (H2C, b"GET /size HTTP/1.1\r\nX: ")],
-    ids=["an empty line", "some headers", "some headers, to h11"],
-)
-def test_a_later_request_that_does_not_come_on_is_closed_too(edge: Server, first: tuple[str, ...], sent: bytes) -> None:
-    with edge.line("/late", *first) as line:
-        assert answer_on(line)[0] == 200
-        line.sendall(sent)
-        assert line.recv(1024) == b""
-
-
-@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
-def test_a_body_that_is_answered_early_and_does_not_come_on_is_closed(edge: Server) -> None:
+@NOT_DAPHNE
+def test_stalled_requests_are_closed(edge: Server) -> None:
+    for sent in (b"", HEAD, HEAD.replace(b"1.1", b"1.0")):
+        with socket.create_connection(("127.0.0.1", edge.port), timeout=SOON) as line:
+            line.sendall(sent)
+            assert line.recv(1024) == b"", sent
+    for first, sent in (((), b"\r\n"), ((), HEAD), (H2C, HEAD)):  # the last goes to h11
+        with edge.line("/late", *first) as line:
+            assert answer_on(line)[0] == 200
+            line.sendall(sent)
+            assert line.recv(1024) == b"", sent
+    with edge.line("/size", "Content-Length: 100", method="POST") as line:
+        line.sendall(b"some of it")
+        assert answer_on(line)[0] == 408
     with edge.line("/api/v1/uploads?filename=x", "Content-Length: 100000", method="POST") as line:
         answer = HTTPResponse(line)
         answer.begin()
         answer.read()
-        assert answer.status == 404
+        assert answer.status == 404, "it is answered early"
         line.sendall(b"abc")
         assert line.recv(1024) == b""
 
 
-@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
-def test_a_body_that_does_not_come_on_is_refused(edge: Server) -> None:
-    """Daphne hands on whole bodies alone."""
-    with edge.line("/size", "Content-Length: 100", method="POST") as line:
-        line.sendall(b"some of it")
-        assert answer_on(line)[0] == 408
-
-
-@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+@NOT_DAPHNE
 @pytest.mark.parametrize(
     "open_one",
     [
@@ -174,7 +160,7 @@ def test_a_body_that_does_not_come_on_is_refused(edge: Server) -> None:
     ],
     ids=["HTTP/1.1", "HTTP/1.0", "upgrade", "WebSocket"],
 )
-def test_an_address_has_a_limited_number_of_connections(
+def test_addresses_have_limited_connections(
     edge: Server, open_one: Callable[[Server], AbstractContextManager[object]]
 ) -> None:
     with contextlib.ExitStack() as lines:
@@ -191,7 +177,7 @@ class From(asyncio.Transport):
         super().__init__({"peername": (address, 50000)})
 
 
-async def test_an_ipv6_network_counts_as_one_address_and_a_mapped_address_as_ipv4() -> None:
+async def test_ipv6_network_counts_as_one_address() -> None:
     lines = list[asyncio.Protocol]()
     for address in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "::1"):
         lines.append(uvicorn_http.HTTP(configuration(None), ServerState(), {}))  # type: ignore[call-arg]
@@ -221,7 +207,7 @@ def test_a_websocket_that_sends_too_much_is_closed(edge: Server) -> None:
     until(lambda: edge.counts()["talking"] == 0)
 
 
-def test_a_body_is_read_though_an_upgrade_is_offered(edge: Server) -> None:
+def test_body_is_read_despite_an_upgrade(edge: Server) -> None:
     for how, body in (("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")):
         with edge.line("/size", *H2C, how, method="POST") as line:
             line.sendall(body)
@@ -241,7 +227,7 @@ def test_a_body_is_never_the_next_request(edge: Server) -> None:
     assert b"waiting" not in answered
 
 
-def test_a_client_of_http_1_0_gets_no_chunks(edge: Server) -> None:
+def test_http_1_0_clients_get_no_chunks(edge: Server) -> None:
     with edge.line("/ticks", version="1.0") as line:
         answer = b""
         while b"tick" not in answer:
@@ -256,7 +242,7 @@ def test_a_view_ends_when_its_client_leaves(edge: Server, path: str, what: str) 
     until(lambda: edge.counts()[what] == 0)
 
 
-def test_a_consumer_learns_that_its_client_left_though_it_is_sending(edge: Server) -> None:
+def test_sending_consumer_learns_that_its_client_left(edge: Server) -> None:
     with edge.websocket() as line:
         line.send("hello")
         assert line.recv(SOON) == "hello"
@@ -265,7 +251,7 @@ def test_a_consumer_learns_that_its_client_left_though_it_is_sending(edge: Serve
     until(lambda: edge.counts()["talking"] == 0)
 
 
-def test_a_websocket_takes_no_large_message_and_no_foreign_page(edge: Server) -> None:
+def test_websocket_refuses_large_messages_and_foreign_pages(edge: Server) -> None:
     with edge.websocket() as line:
         with contextlib.suppress(ConnectionClosed):
             line.send("x" * 2 * MB)
@@ -275,9 +261,8 @@ def test_a_websocket_takes_no_large_message_and_no_foreign_page(edge: Server) ->
         edge.websocket("http://evil.example")
 
 
-@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+@NOT_DAPHNE
 def test_what_nobody_reads_is_not_made(edge: Server) -> None:
-    """Daphne makes it, and keeps it in memory."""
     before = edge.counts()["sent"]
     with edge.line("/flood") as line:
         line.recv(1024)
@@ -305,7 +290,7 @@ def is_cut(line: socket.socket) -> bool:
     return False
 
 
-def test_it_stops_in_good_order_though_clients_wait_read_and_talk(edge: Server) -> None:
+def test_it_stops_in_order_while_clients_wait(edge: Server) -> None:
     with edge.line("/wait"), edge.line("/ticks") as stream, edge.websocket():
         until(lambda: edge.counts()["waiting"] == edge.counts()["talking"] == 1)
         stream.recv(1024)

@@ -19,7 +19,7 @@ def main() -> int:
     options = parser().parse_args()
     if os.environ.get(HASHES) != "0":
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | {HASHES: "0"})
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"DATA_DIR": folder, "DATABASE_URL": "sqlite://:memory:", "SECRET_KEY": "simulation"}
         import django

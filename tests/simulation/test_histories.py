@@ -16,7 +16,7 @@ from apps.engine import finish, jobs
 from apps.record import runs
 from apps.record.ledger import Ledger, StaleWrite
 from apps.record.models import Event, IllegalTransition
-from db.sql import Update
+from parley.db.sql import Update
 from tests.simulation import world
 from tests.simulation.judging import problems_of
 

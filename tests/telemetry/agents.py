@@ -3,8 +3,6 @@
 `front` calls `near`, which is a remote agent: `solver`, hosted by the same Parley, with a model and a tool.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -70,5 +68,5 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
     main(sys.argv[1])

@@ -1,7 +1,5 @@
 """Sends messages to agents by A2A."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An OpenTelemetry collector for tests: an HTTP server that keeps the spans that it gets."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,17 +15,14 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Seen:
-    """A span with its ids in hexadecimal, and its attributes and its service's as plain values."""
+    """A span, and its service's attributes as plain values."""
 
-    name: str
-    trace_id: str
-    span_id: str
-    parent: str
-    kind: str
-    failed: bool
-    attributes: dict[str, Any]
+    span: Span
     service: dict[str, Any]
-    whole: str
+
+    @property
+    def failed(self) -> bool:
+        return self.span.status.code == Status.STATUS_CODE_ERROR
 
 
 @dataclass
@@ -38,54 +33,29 @@ class Collector:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def take(self, headers: dict[str, str], body: bytes) -> None:
-        request = ExportTraceServiceRequest.FromString(body)
-        found = [
-            seen(span, plain(one.resource.attributes))
-            for one in request.resource_spans
-            for scope in one.scope_spans
-            for span in scope.spans
-        ]
         with self.changed:
             self.headers.append(headers)
-            self.spans += found
+            for one in ExportTraceServiceRequest.FromString(body).resource_spans:
+                known = {one.key: one.value.string_value for one in one.resource.attributes}
+                self.spans += [Seen(span, known) for scope in one.scope_spans for span in scope.spans]
             self.changed.notify_all()
 
     def line(self, trace_id: str, name: str, caller: str) -> list[str]:
         """The names of the spans from the one below the span `caller` to this one, once all are there."""
 
         def found() -> list[str]:
-            by_id = {span.span_id: span for span in self.spans if span.trace_id == trace_id}
+            by_id = {one.span.span_id: one.span for one in self.spans if one.span.trace_id.hex() == trace_id}
             span, names = next((span for span in by_id.values() if span.name == name), None), []
             while span is not None:
                 names.append(span.name)
-                if span.parent == caller:
+                if span.parent_span_id.hex() == caller:
                     return names[::-1]
-                span = by_id.get(span.parent)
+                span = by_id.get(span.parent_span_id)
             return []
 
         with self.changed:
-            assert self.changed.wait_for(found, SECONDS), [
-                f"{one.name} {one.span_id} {one.parent}" for one in self.spans
-            ]
+            assert self.changed.wait_for(found, SECONDS), [one.span.name for one in self.spans]
             return found()
-
-
-def seen(span: Span, service: dict[str, Any]) -> Seen:
-    return Seen(
-        span.name,
-        span.trace_id.hex(),
-        span.span_id.hex(),
-        span.parent_span_id.hex(),
-        Span.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_"),
-        span.status.code == Status.STATUS_CODE_ERROR,
-        plain(span.attributes),
-        service,
-        str(span),
-    )
-
-
-def plain(attributes: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
 
 
 @contextmanager
@@ -110,12 +80,7 @@ def receiving(take: Callable[[dict[str, str], bytes], None]) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
         server.shutdown()
-        server.server_close()
-        thread.join()

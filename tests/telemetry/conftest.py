@@ -1,7 +1,5 @@
 """Spans in memory, log lines as they are written, and requests to the whole application."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -18,9 +16,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic_ai import Agent
 
 from apps.accounts.models import ApiKey, User
-from apps.features.model_agents import language_models
-from config import asgi
-from telemetry import logs, tracing
+from apps.model_agents import language_models
+from parley import asgi
+from parley.telemetry import logs, tracing
 
 SECONDS = 30.0
 

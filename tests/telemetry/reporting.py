@@ -9,14 +9,14 @@ django.setup()
 
 import httpx  # noqa: E402
 import sentry_sdk  # noqa: E402
-from celery import shared_task  # noqa: E402
+from celery import current_app, shared_task  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.test import override_settings  # noqa: E402
 from structlog.contextvars import bound_contextvars  # noqa: E402
 
 from apps.agents.models import Agent  # noqa: E402
 from apps.engine import handlers  # noqa: E402
-from config import asgi  # noqa: E402
+from parley import asgi  # noqa: E402
 from tests.telemetry.test_errors import CANARY  # noqa: E402
 
 
@@ -40,6 +40,7 @@ async def call() -> None:
 
 
 if __name__ == "__main__":
+    current_app.loader.import_default_modules()  # as a worker does before its first job
     breaking.apply(args=[CANARY])
     try:
         fail("agent")

@@ -1,7 +1,5 @@
 """Errors are reported to Sentry with their stacks and our ids, and with nothing that anybody said."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from telemetry import errors
+from parley.telemetry import errors
 from tests.stack import ROOT
 from tests.telemetry.collector import receiving
 
@@ -25,7 +23,7 @@ def events_of(envelope: bytes) -> list[dict[str, Any]]:
     return [json.loads(item) for header, item in pairs if json.loads(header).get("type") == "event"]
 
 
-def test_jobs_agents_engine_and_pages_are_reported_without_anything_said(tmp_path) -> None:
+def test_errors_are_reported_without_anything_said(tmp_path) -> None:
     bodies: list[bytes] = []
     with receiving(lambda headers, body: bodies.append(body)) as url:
         dsn = f"{url.replace('//', '//public@')}/1"
@@ -48,7 +46,7 @@ def test_jobs_agents_engine_and_pages_are_reported_without_anything_said(tmp_pat
     assert CANARY not in done.stdout + done.stderr
 
 
-def test_a_dsn_without_the_package_or_that_is_none_is_refused_in_a_sentence(monkeypatch) -> None:
+def test_wrong_dsn_is_refused_in_a_sentence(monkeypatch) -> None:
     with pytest.raises(ValueError, match="SENTRY_DSN is not a DSN"):
         errors.configure("nonsense", release="1", environment="test")
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)

@@ -3,15 +3,15 @@
 import pytest
 from asgiref.testing import ApplicationCommunicator
 
-import db
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.refusals import refusals
-from config.asgi import application
+from parley import db
+from parley.asgi import application
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def test_a_server_starts_and_ends_and_writes_what_was_counted(rf):
+async def test_ending_server_writes_what_it_counted(rf):
     server = ApplicationCommunicator(application, {"type": "lifespan"})
     await server.send_input({"type": "lifespan.startup"})
     assert (await server.receive_output())["type"] == "lifespan.startup.complete"

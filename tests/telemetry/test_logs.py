@@ -1,7 +1,5 @@
 """A line of the log says what happened to what, and never what people and agents said, or a secret."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
@@ -10,13 +8,13 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-import db
 from apps.agents.registration import register_hosted
 from apps.engine.send import send, wait_until_settled
 from apps.record import wire
 from apps.record.execution import Run
-from outbound import Forbidden
-from telemetry import logs
+from parley import db
+from parley.outbound import Forbidden
+from parley.telemetry import logs
 from tests.telemetry.agents import HERE
 from tests.telemetry.calling import ask, body, headers
 
@@ -37,7 +35,7 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
         return caught
 
 
-def test_an_errors_stack_is_logged_without_its_text_and_that_of_its_causes() -> None:
+def test_stacks_are_logged_without_texts() -> None:
     line = line_of("it failed", error=raised(ValueError(CANARY), raised(KeyError(CANARY))))
     stack = json.loads(line)["exception"]
     assert stack.index("KeyError") < stack.index("ValueError")
@@ -46,7 +44,7 @@ def test_an_errors_stack_is_logged_without_its_text_and_that_of_its_causes() -> 
     assert CANARY not in line + group
 
 
-def test_what_is_wrong_with_a_machine_or_an_address_is_said() -> None:
+def test_failures_of_machines_are_said() -> None:
     lost = OperationalError("connection to 10.0.0.7 refused")
     assert "10.0.0.7 refused" in line_of("away: %s", lost)
     assert "10.0.0.7 refused" in line_of("away", error=raised(lost))
@@ -54,7 +52,7 @@ def test_what_is_wrong_with_a_machine_or_an_address_is_said() -> None:
     assert "No space left on device" in line_of("full: %s", OSError(28, CANARY, CANARY))
 
 
-def test_lines_of_libraries_are_without_texts_of_errors() -> None:
+def test_lines_of_libraries_have_no_error_texts() -> None:
     future = f"Task exception was never retrieved\nfuture: <Task exception=ValueError('{CANARY}')>"
     job = {"name": "a2a.deliver", "id": "7", "exc": f"ValueError('{CANARY}')", "traceback": CANARY, "description": "x"}
     record = logging.LogRecord("celery.app.trace", logging.ERROR, "", 1, "%(name)s %(exc)s %(traceback)s", (job,), None)
@@ -64,12 +62,7 @@ def test_lines_of_libraries_are_without_texts_of_errors() -> None:
     assert CANARY not in line
 
 
-def test_debugging_shows_the_texts() -> None:
-    record = logging.LogRecord("parley", logging.ERROR, "", 1, "%s", (ValueError(CANARY),), None)
-    assert CANARY in logs.formatter(as_json=False, texts=True).format(record)
-
-
-def test_only_an_authors_terminal_shows_agents_errors_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_authors_terminal_shows_agents_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     record = logging.LogRecord("parley.engine", logging.ERROR, "", 1, "agent echo failed", (), None)
     setattr(record, logs.WHOLE, f"Traceback (most recent call last):\nValueError: {CANARY} \x1b[2J\n")
     others = [logs.formatter(as_json=False, agent_errors=True)]
@@ -104,28 +97,20 @@ def test_level_format_and_kinds_of_lines_are_settings() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_what_the_engine_logs_names_run_task_agent_and_trace(ada, said, lines):
+async def test_engine_lines_name_run_task_and_span(ada, said, lines, spans):
     agent = await db.run(register_hosted, "failing", f"{HERE}:Failing")
     sent = await send(ada.principal, agent, said(CANARY))
     await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
-    [failed] = [event for event in lines.events if event["event"].startswith("agent failing failed")]
-    run = await db.run(Run.objects.get, task=sent.task)
-    named = {name: failed[name] for name in ("run", "task", "agent", "trace_id")}
-    assert named == {
-        "run": str(run.pk), "task": str(sent.task), "agent": "failing", "trace_id": run.traceparent[3:35]
-    }  # fmt: skip
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("worker")
-async def test_with_tracing_on_lines_name_the_span(ada, said, lines, spans):
-    agent = await db.run(register_hosted, "failing", f"{HERE}:Failing")
-    sent = await send(ada.principal, agent, said())
-    await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
     await spans.finished("run failing")
     [failed] = [event for event in lines.events if event["event"].startswith("agent failing failed")]
-    context = spans.named["run failing"].context
-    assert (failed["trace_id"], failed["span_id"]) == (f"{context.trace_id:032x}", f"{context.span_id:016x}")
+    run, context = await db.run(Run.objects.get, task=sent.task), spans.named["run failing"].context
+    assert {name: failed[name] for name in ("run", "task", "agent", "trace_id", "span_id")} == {
+        "run": str(run.pk),
+        "task": str(sent.task),
+        "agent": "failing",
+        "trace_id": f"{context.trace_id:032x}",
+        "span_id": f"{context.span_id:016x}",
+    }
 
 
 @pytest.mark.django_db(transaction=True)
@@ -139,7 +124,7 @@ async def test_work_on_a_database_thread_logs_the_request(lines) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker", "ada")
-async def test_no_line_has_a_message_or_a_secret_whatever_happens(http, ada_key, lines, echo, monkeypatch):
+async def test_no_line_has_a_message_or_a_secret(http, ada_key, lines, echo, monkeypatch):
     """At the level DEBUG: messages that succeed, fail, are refused and malformed; sign-ins, keys, uploads, pages."""
     known = headers(ada_key)
     for name in ("Failing", "Choosing", "Answering", "Keeping"):
@@ -156,7 +141,7 @@ async def test_no_line_has_a_message_or_a_secret_whatever_happens(http, ada_key,
     for password in (f"{PASSWORD} {CANARY}", PASSWORD):
         form = {"username": "ada@example.org", "password": password}
         await http.post("/sign-in", data=form, headers={"Origin": "http://localhost"})
-    monkeypatch.setattr("apps.features.sharing.shares.Share.objects", Breaking())
+    monkeypatch.setattr("apps.conversations.sharing.shares.Share.objects", Breaking())
     monkeypatch.setattr("apps.a2a.operations.send", Breaking())
     assert (await http.get(f"/shared/{CANARY}?token={CANARY}")).status_code == 500
     assert (await http.post("/a2a/echo", json=body(CANARY), headers=known)).json()["error"]["code"] == -32603

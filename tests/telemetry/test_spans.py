@@ -1,13 +1,12 @@
 """Spans: which there are, what is above each, and what they say."""
 
-from __future__ import annotations
-
+import secrets
 from typing import Any
 
+import httpx
 import pytest
-from opentelemetry.trace import INVALID_SPAN, StatusCode, format_span_id
+from opentelemetry.trace import StatusCode, format_span_id
 
-import db
 from agentkit.llm import LlmWorker
 from agentkit.llm.endpoints import openai_model
 from apps.agents.models import Agent
@@ -17,10 +16,12 @@ from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
 from apps.record import wire
 from apps.record.execution import Run
-from telemetry import tracing
+from parley import db
+from parley.telemetry import tracing
+from tests import stack
 from tests.llm import endpoint as endpoints
 from tests.telemetry.agents import HERE
-from tests.telemetry.calling import ask
+from tests.telemetry.calling import ask, body, headers
 from tests.telemetry.collector import collecting
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -29,15 +30,11 @@ CANARY = "canary-5e1d-words"
 EDGE = "POST /a2a/<slug>"
 
 
-def register_chain() -> None:
-    register_hosted("front", f"{HERE}:Front")
-    register_hosted("near", "tests.llm.agents:Actor")
-
-
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_a_childs_model_and_tool_are_below_the_callers_span(http, ada_key, spans):
-    await db.run(register_chain)
+async def test_models_and_tools_are_below_callers_span(http, ada_key, spans):
+    await db.run(register_hosted, "front", f"{HERE}:Front")
+    await db.run(register_hosted, "near", "tests.llm.agents:Actor")
     task = await ask(http, ada_key, "front", CANARY, CALLER)
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     await spans.finished(EDGE, "run front", "run near")
@@ -56,8 +53,8 @@ async def test_a_childs_model_and_tool_are_below_the_callers_span(http, ada_key,
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_the_text_of_messages_is_in_spans_if_that_is_switched_on(http, ada_key, spans, monkeypatch):
-    from apps.features.model_agents import language_models
+async def test_messages_are_in_spans_if_switched_on(http, ada_key, spans, monkeypatch):
+    from apps.model_agents import language_models
 
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
     language_models.trace_calls()
@@ -68,7 +65,7 @@ async def test_the_text_of_messages_is_in_spans_if_that_is_switched_on(http, ada
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_an_error_marks_its_span_without_its_text(http, ada_key, spans):
+async def test_error_marks_its_span_without_its_text(http, ada_key, spans):
     await db.run(register_hosted, "failing", f"{HERE}:Failing")
     await ask(http, ada_key, "failing", CANARY)
     await spans.finished(EDGE, "run failing")
@@ -80,7 +77,7 @@ async def test_an_error_marks_its_span_without_its_text(http, ada_key, spans):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_a_caller_that_does_not_sample_is_not_sampled_and_the_record_says_so(http, ada_key, spans, echo):
+async def test_unsampled_caller_is_not_sampled(http, ada_key, spans, echo):
     task = await ask(http, ada_key, "echo", "hello", f"{CALLER[:-2]}00")
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert spans.get_finished_spans() == ()
@@ -90,7 +87,7 @@ async def test_a_caller_that_does_not_sample_is_not_sampled_and_the_record_says_
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_steps_of_a_plan_are_below_the_run_of_the_plan(ada, said, spans, echo):
+async def test_plan_steps_are_below_its_run(ada, said, spans, echo):
     steps = {
         "first": {"agent": "echo", "message": "one"},
         "second": {"agent": "echo", "message": "two", "depends_on": ["first"]},
@@ -106,7 +103,7 @@ async def test_steps_of_a_plan_are_below_the_run_of_the_plan(ada, said, spans, e
     assert spans.line("run plan") == ["page", "queue run", "run plan"]
 
 
-async def test_the_cost_of_a_model_call_is_by_the_operators_prices(spans):
+async def test_model_calls_cost_operators_prices(spans):
     with endpoints.running() as endpoint:
         for stream in (True, False):
             spans.clear()
@@ -119,14 +116,7 @@ async def test_the_cost_of_a_model_call_is_by_the_operators_prices(spans):
             assert chat.attributes["operation.cost"] == pytest.approx((20 * 3 + 5 * 8) / 1_000_000)
 
 
-def test_off_there_are_no_spans():
-    with tracing.span("any") as span:
-        assert span is INVALID_SPAN
-        assert tracing.current_traceparent() == ""
-    assert not tracing.is_on()
-
-
-def test_the_environment_says_where_spans_go_and_as_whose(monkeypatch):
+def test_environment_says_where_spans_go(monkeypatch):
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "ours")
@@ -138,8 +128,8 @@ def test_the_environment_says_where_spans_go_and_as_whose(monkeypatch):
         finally:
             tracing.use(None)
         provider.shutdown()
-    outer, inner = sorted(collector.spans, key=lambda span: span.parent)
-    assert (inner.name, inner.parent, inner.failed) == ("inner", outer.span_id, True)
+    outer, inner = sorted(collector.spans, key=lambda one: one.span.parent_span_id)
+    assert (inner.span.name, inner.span.parent_span_id, inner.failed) == ("inner", outer.span.span_id, True)
     assert (outer.service["service.name"], outer.service["service.version"]) == ("ours", "1.2")
     assert CANARY not in str(collector.spans)
 
@@ -152,7 +142,7 @@ def test_the_environment_says_where_spans_go_and_as_whose(monkeypatch):
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_name(monkeypatch, name, value):
+def test_impossible_values_are_refused_by_name(monkeypatch, name, value):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv(name, value)
@@ -161,3 +151,32 @@ def test_a_value_that_cannot_be_is_refused_by_name(monkeypatch, name, value):
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     tracing.configure("1")
     assert not tracing.is_on()
+
+
+@pytest.mark.services("the trace passes through several processes", only=True)
+def test_trace_leads_through_all_processes() -> None:
+    trace_id, caller = secrets.token_hex(16), secrets.token_hex(8)
+    with collecting() as collector:
+        environment = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_EXPORTER_OTLP_HEADERS": "x-token=abc",
+            "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+            "OTEL_BSP_SCHEDULE_DELAY": "600000",  # so that processes send what they have when they end
+            "OUTBOUND_ALLOW": "127.0.0.1",
+        }
+        with stack.running(**environment) as traced:
+            traced.python("-m", "tests.telemetry.agents", traced.url)
+            told = headers(traced.demo_key, f"00-{trace_id}-{caller}-01")
+            answer = httpx.post(f"{traced.url}/a2a/front", json=body(CANARY), headers=told, timeout=60).json()
+            assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            traced.terminate()
+        edge = "POST /a2a/<slug>"
+        expected = [edge, "queue run", "run front", "queue run", "run near", "invoke_agent near"]
+        expected += [edge, "queue run", "run solver", "invoke_agent worker"]
+        for name in ("chat scripted:actor", "execute_tool double"):
+            assert collector.line(trace_id, name, caller) == [*expected, name]
+        spans = [one for one in collector.spans if one.span.trace_id.hex() == trace_id]
+        assert CANARY not in str(collector.spans)
+        assert {span.service["service.name"] for span in spans} == {"parley"}
+        assert {span.service["deployment.environment.name"] for span in spans} == {"test"}
+        assert {told["x-token"] for told in collector.headers} == {"abc"}

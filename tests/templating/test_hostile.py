@@ -1,21 +1,18 @@
 """Whatever a template says, it takes little of the process that has it worked out."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import templating
-from templating import Source, TemplateProblem, TemplateProblems
-from templating.budgets import MEMORY_BYTES
-from templating.processes import Processes
+from parley import templating
+from parley.templating import Source, TemplateProblem, TemplateProblems
+from parley.templating.budgets import MEMORY_BYTES
+from parley.templating.processes import Processes
 
 LONG = "{% set s = 'ab' %}" + "{% set s = s ~ s %}" * 17
 LARGE = "{% set a = [3, 2, 1] %}" + "{% set a = a + a %}" * 18
@@ -122,15 +119,3 @@ async def test_who_gives_up_makes_room_for_others(processes: Processes) -> None:
         task.cancel()
     await asyncio.gather(running, waiting, return_exceptions=True)
     assert await templating.work_out_async([Source("a", True)], {"a": 1}) == [1]
-
-
-def test_a_template_reads_only_what_it_uses() -> None:
-    reads: list[str] = []
-
-    class Noted(dict[str, Any]):
-        def __getitem__(self, key: str) -> Any:
-            reads.append(key)
-            return super().__getitem__(key)
-
-    assert templating.render("{{ a }}", Noted(a=1, b=2)) == "1"
-    assert reads == ["a"]

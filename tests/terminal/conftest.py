@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from terminal import client
-from terminal.program import run
+from parley.terminal import client
+from parley.terminal.program import run
 from tests.terminal.fake import FakeParley
 
 

@@ -1,7 +1,5 @@
 """A scripted installation, by httpx's transport."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,23 +1,21 @@
 """A conversation in a terminal: streaming, cancellation, lost connections, questions, files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import httpx
 import pytest
 
-from terminal import client
-from terminal.chat import Chat
-from terminal.screen import Screen
+from parley.terminal import client
+from parley.terminal.chat import Chat
+from parley.terminal.screen import Screen
 from tests.terminal.conftest import Type
 from tests.terminal.fake import SESSION, TASK, FakeParley, event, sent, status, task, token
 
 DONE = status(9, "completed", "Hello there")
 
 
-def test_streamed_words_are_printed_once_and_what_happens_stands_apart(parley: Type, fake: FakeParley) -> None:
+def test_streamed_words_are_printed_once(parley: Type, fake: FakeParley) -> None:
     call = event(2, "agent_tool_call", callId="1", name="look", arguments={"for": "you"})
     progress = status(3, "working", progress={"text": "Half\nway", "done": 1, "total": 2})
     others = event(4, "agent_token", task_id="another", artifactId="x", name="", text="not mine")
@@ -27,17 +25,11 @@ def test_streamed_words_are_printed_once_and_what_happens_stands_apart(parley: T
     assert done.happened == '… look {"for": "you"}\n… Half way (1 of 2)\n'
 
 
-def test_a_message_may_come_from_a_pipe_and_must_be_there(parley: Type, fake: FakeParley) -> None:
+def test_message_may_come_from_a_pipe(parley: Type, fake: FakeParley) -> None:
     fake.answers([DONE])
     assert parley("chat", "bot", typed="piped words\n").said == "Hello there\n"
     assert fake.bodies("POST", "/sessions")[0]["message"]["text"] == "piped words\n"
     assert parley("chat", "bot").code == 2
-
-
-def test_a_pipe_and_words_are_one_message(parley: Type, fake: FakeParley) -> None:
-    fake.answers([DONE])
-    assert parley("ask", "bot", "sum up", typed="a\nb\n").code == 0
-    assert fake.bodies("POST", "/sessions")[0]["message"]["text"] == "sum up\n\na\nb\n"
 
 
 def test_the_newest_session_is_continued(parley: Type, fake: FakeParley) -> None:
@@ -52,14 +44,7 @@ def test_the_newest_session_is_continued(parley: Type, fake: FakeParley) -> None
     assert parley("chat", "bot", "hi", "-c").code == 1, "there is none"
 
 
-def test_a_direct_answer_needs_no_stream(parley: Type, fake: FakeParley) -> None:
-    fake.agent()
-    answer = {"parts": [{"text": "At once"}]}
-    fake.on("POST", "/sessions", sent() | {"task": None, "answer": answer})
-    assert parley("chat", "bot", "hi").said == "At once\n"
-
-
-def test_a_lost_connection_continues_by_the_last_events_id_and_repeats_nothing(parley: Type, fake: FakeParley) -> None:
+def test_lost_connection_continues_and_repeats_nothing(parley: Type, fake: FakeParley) -> None:
     cut = [token(2, "Hello "), httpx.ReadError("cut")]
     ended = [token(2, "Hello "), token(3, "the")]
     fake.answers(cut, ended, [token(4, "re"), DONE])
@@ -68,14 +53,7 @@ def test_a_lost_connection_continues_by_the_last_events_id_and_repeats_nothing(p
     assert places == [None, "place-2", "place-3"]
 
 
-def test_a_connection_that_stays_lost_is_one_sentence(parley: Type, fake: FakeParley) -> None:
-    fake.answers([httpx.ReadError("cut")])
-    done = parley("chat", "bot", "hi")
-    assert done.code == client.UNREACHABLE
-    assert "Traceback" not in done.happened
-
-
-def test_a_message_is_repeated_with_its_key_after_a_lost_answer(parley: Type, fake: FakeParley) -> None:
+def test_lost_answer_repeats_message_with_its_key(parley: Type, fake: FakeParley) -> None:
     fake.on("POST", "/sessions", httpx.ReadError("cut"))
     fake.answers([DONE])
     assert parley("chat", "bot", "hi").code == 0
@@ -91,14 +69,7 @@ def test_ctrl_c_cancels_and_follows_to_the_end(parley: Type, fake: FakeParley) -
     assert [one.url.params["since"] for one in fake.asked("GET", "/events")] == ["1", "2"]
 
 
-def test_a_second_ctrl_c_leaves(parley: Type, fake: FakeParley) -> None:
-    fake.answers([KeyboardInterrupt()])
-    fake.on("POST", f"/tasks/{TASK}/cancel", 409)
-    assert parley("chat", "bot", "hi").code == 130
-    assert len(fake.asked("POST", f"/tasks/{TASK}/cancel")) == 1
-
-
-def test_a_failed_task_has_its_words_and_its_exit_code(parley: Type, fake: FakeParley) -> None:
+def test_failed_task_has_its_words_and_exit_code(parley: Type, fake: FakeParley) -> None:
     fake.answers([status(2, "failed", "Too much.")], state="failed")
     done = parley("chat", "bot", "hi")
     assert (done.code, done.said) == (1, "")
@@ -108,7 +79,7 @@ def test_a_failed_task_has_its_words_and_its_exit_code(parley: Type, fake: FakeP
 QUESTION = {"name": "city", "schema": {"type": "object", "properties": {"city": {"enum": ["Ulm", "Bonn"]}}}}
 
 
-def test_a_question_is_asked_until_the_answer_fits_here_and_there(parley: Type, fake: FakeParley) -> None:
+def test_question_is_asked_until_the_answer_fits(parley: Type, fake: FakeParley) -> None:
     fake.on("GET", f"/tasks/{TASK}", task("input-required", QUESTION))
     fake.answers([status(2, "input-required", "Which city?", slot=QUESTION)], [status(5, "completed", "Fine")])
     fake.on("POST", f"/tasks/{TASK}/answer", 422, sent(index=4))
@@ -118,7 +89,7 @@ def test_a_question_is_asked_until_the_answer_fits_here_and_there(parley: Type, 
     assert fake.asked("GET", "/events")[1].url.params["since"] == "4"
 
 
-def test_a_question_that_nobody_answers_waits_for_the_session_to_continue(parley: Type, fake: FakeParley) -> None:
+def test_unanswered_question_waits_for_the_session(parley: Type, fake: FakeParley) -> None:
     fake.answers([status(2, "input-required", "Which?", slot=QUESTION)], state="input-required", question=QUESTION)
     done = parley("chat", "bot", "hi")
     assert done.code == 3
@@ -130,7 +101,7 @@ def test_a_question_that_nobody_answers_waits_for_the_session_to_continue(parley
     assert fake.bodies("POST", f"/sessions/{SESSION}/messages") == [{"text": "Ulm", "task": TASK}]
 
 
-def test_a_run_of_a_plan_that_waits_is_joined_and_its_steps_asked(parley: Type, fake: FakeParley) -> None:
+def test_waiting_plan_run_is_joined(parley: Type, fake: FakeParley) -> None:
     steps = [{"key": "a", "item": 1, "round": 2, "state": state, "title": "Ask", "agent": "bot", "why": ""}
              for state in ("asking", "done")]  # fmt: skip
     run = {"id": TASK, "plan": "trip", "sessionId": SESSION}
@@ -145,12 +116,6 @@ def test_a_run_of_a_plan_that_waits_is_joined_and_its_steps_asked(parley: Type, 
     assert "Ask 2 (round 2): done\n" in done.happened
 
 
-def test_a_credential_comes_by_its_link_and_the_task_is_followed_meanwhile(parley: Type, fake: FakeParley) -> None:
-    asked = status(2, "auth-required", "Open https://parley.example/c/1", slot={"name": "key", "service": "mail"})
-    fake.answers([asked, DONE])
-    assert parley("chat", "bot", "hi").said == "Open https://parley.example/c/1\nHello there\n"
-
-
 def test_scripts_get_json_lines_and_no_prompts(parley: Type, fake: FakeParley) -> None:
     fake.answers([token(2, "\x1b[31m")], [DONE])
     lines = [json.loads(line) for line in parley("chat", "bot", "hi", "--json").said.splitlines()]
@@ -162,9 +127,7 @@ def delivered(**part: object) -> dict[str, object]:
     return {"items": [artifact], "nextCursor": None}
 
 
-def test_files_are_saved_without_overwriting_or_leaving_the_folder(
-    parley: Type, fake: FakeParley, tmp_path: Path
-) -> None:
+def test_saved_files_overwrite_nothing_outside_or_inside(parley: Type, fake: FakeParley, tmp_path: Path) -> None:
     file = delivered(raw="", filename="../../\x1b[2Jevil.txt")
     fake.on("GET", "/artifacts", file, file, file)
     fake.on("GET", f"/artifacts/{TASK}/a/content", b"content")
@@ -178,9 +141,7 @@ def test_files_are_saved_without_overwriting_or_leaving_the_folder(
     assert "evil.txt" in parley("chat", "bot", "hi").happened  # named, where nobody can be asked
 
 
-def test_a_link_to_another_site_is_printed_and_a_file_beside_the_last_words_saved(
-    parley: Type, fake: FakeParley, tmp_path: Path
-) -> None:
+def test_foreign_links_are_printed_and_files_saved(parley: Type, fake: FakeParley, tmp_path: Path) -> None:
     fake.on("GET", "/artifacts", delivered(url="https://other.example/a.pdf", filename="a.pdf"))
     fake.on("GET", f"/artifacts/{TASK}/a/content", 404)
     parts = [{"text": "Hello there"}, {"raw": "aGk=", "filename": "b.txt"}]
@@ -191,7 +152,7 @@ def test_a_link_to_another_site_is_printed_and_a_file_beside_the_last_words_save
     assert [(one.name, one.read_bytes()) for one in (tmp_path / "out").iterdir()] == [("b.txt", b"hi")]
 
 
-def test_the_same_words_are_printed_again_for_another_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_same_words_are_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeParley()
     fake.agent()
     fake.on("POST", "/sessions", sent() | {"task": None, "answer": {"parts": [{"text": "Hello"}]}})
@@ -203,7 +164,7 @@ def test_the_same_words_are_printed_again_for_another_message(capsys: pytest.Cap
     assert capsys.readouterr().out == "Hello\nHello\n"
 
 
-def test_bytes_that_are_no_text_and_events_that_are_no_json_are_one_sentence(parley: Type, fake: FakeParley) -> None:
+def test_broken_bytes_and_events_are_one_sentence(parley: Type, fake: FakeParley) -> None:
     fake.agent()
     fake.on("POST", "/sessions", 422)
     fake.answers([b"data: <html>\n\n"])
@@ -218,7 +179,7 @@ def test_the_key_never_goes_to_another_server(parley: Type, fake: FakeParley) ->
     assert {one.url.host for one in fake.requests} == {"parley.example"}
 
 
-def test_a_file_is_uploaded_in_pieces_from_where_the_server_is(
+def test_file_is_uploaded_in_pieces(
     parley: Type, fake: FakeParley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "PIECE", 4)
@@ -240,3 +201,12 @@ def test_a_file_that_never_arrives_is_given_up(parley: Type, fake: FakeParley, t
     fake.on("GET", "/uploads/u", {"id": "u", "offset": 0})
     fake.on("PATCH", "/uploads/u", httpx.WriteError("cut"))
     assert parley("chat", "bot", "hi", "--file", "a.txt").code == client.UNREACHABLE
+
+
+def test_second_ctrl_c_leaves(parley: Type, fake: FakeParley) -> None:
+    fake.answers([KeyboardInterrupt()])
+    fake.on("POST", f"/tasks/{TASK}/cancel", 409)
+    assert parley("chat", "bot", "hi").code == 130
+    assert len(fake.asked("POST", f"/tasks/{TASK}/cancel")) == 1
+    fake.answers([httpx.ReadError("cut")])
+    assert parley("chat", "bot", "hi").code == client.UNREACHABLE

@@ -1,15 +1,13 @@
 """Questions as prompts, by their schema."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 
 import pytest
 
-from terminal.client import Login, Parley
-from terminal.questions import Form
-from terminal.screen import Screen
+from parley.terminal.client import Login, Parley
+from parley.terminal.questions import Form
+from parley.terminal.screen import Screen
 from tests.terminal.fake import FakeParley
 
 JSON = dict[str, Any]
@@ -43,14 +41,14 @@ def test_a_value_is_asked_for_until_it_fits(
     assert answer(monkeypatch, {"name": "it", "schema": schema}, *typed) == {"data": value}
 
 
-def test_a_form_asks_each_field_in_the_agents_order_and_skips_optional_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_ask_in_the_agents_order(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {"age": {"type": "integer"}, "name": {"type": "string"}, "note": {"type": "string"}}
     schema = {"type": "object", "properties": fields, "required": ["name", "age"]}
     question = {"name": "who", "schema": schema, "order": ["name", "age", "note"]}
     assert answer(monkeypatch, question, "Ada", "36", "") == {"data": {"name": "Ada", "age": 36}}
 
 
-def test_a_form_that_an_agent_wrote_wrong_is_asked_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_forms_are_asked_as_far_as_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = {"type": "object", "properties": {"a": True, "b": {"anyOf": {"const": 1}}}, "required": 7}
     question = {"name": "who", "schema": schema, "order": [["a"], "b", "c"]}
     assert answer(monkeypatch, question, "1", "2") == {"data": {"b": "1", "a": "2"}}

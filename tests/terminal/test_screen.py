@@ -1,7 +1,5 @@
 """What agents say is data: no terminal obeys it."""
 
-from __future__ import annotations
-
 import io
 import unicodedata
 
@@ -9,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from terminal.screen import Screen, clean, file_name, one_line
+from parley.terminal.screen import Screen, clean, file_name, one_line
 from tests.terminal.conftest import Type
 from tests.terminal.fake import FakeParley, event, status, token
 
@@ -41,20 +39,7 @@ def test_no_control_character_is_ever_left(text: str) -> None:
     assert not set(name) & set("/\\\x00")
 
 
-def test_a_narrow_terminal_shows_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    rows = [("7a5c0000-0000-4000-8000-000000000000", "completed", "countdown", "2026-11-28T22:00", "Lift-off")]
-    for columns in ("40", "60", "200"):
-        monkeypatch.setenv("COLUMNS", columns)
-        Screen(said=(said := Terminal())).table(rows)
-        assert said.getvalue().split() == list(rows[0])
-        assert max(map(len, said.getvalue().splitlines())) <= int(columns)
-
-
-def test_every_way_to_the_screen_is_clean_even_where_a_sequence_is_cut(parley: Type, fake: FakeParley) -> None:
+def test_every_way_to_the_screen_is_clean(parley: Type, fake: FakeParley) -> None:
     evil = "\x1b]0;x\x07\x1b[2J"
     call = event(2, "agent_tool_call", callId="1", name=f"look{evil}", arguments={"x": evil})
     progress = status(3, "working", progress={"text": f"half{evil}"})
@@ -85,3 +70,12 @@ def test_no_color_and_pipes_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert note(io.StringIO()) == "working\n"
     monkeypatch.setenv("NO_COLOR", "1")
     assert note(Tty()) == "working\n"
+
+
+def test_narrow_terminal_shows_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("7a5c0000-0000-4000-8000-000000000000", "completed", "countdown", "2026-11-28T22:00", "Lift-off")]
+    for columns in ("40", "60", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        Screen(said=(said := Tty())).table(rows)
+        assert said.getvalue().split() == list(rows[0])
+        assert max(map(len, said.getvalue().splitlines())) <= int(columns)

@@ -1,7 +1,5 @@
 """The client at a real Parley."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from terminal.program import run
+from parley.terminal.program import run
 from tests.stack import Stack
 from tests.terminal.conftest import Printed
 
@@ -30,9 +28,7 @@ def parley(
     return run_it
 
 
-def test_a_conversation_with_a_file_a_question_and_files_in_return(
-    parley: Callable[..., Printed], tmp_path: Path
-) -> None:
+def test_files_and_questions_go_both_ways(parley: Callable[..., Printed], tmp_path: Path) -> None:
     (tmp_path / "cities.csv").write_text(CSV)
     done = parley(
         "chat", "report", "make a report", "--file", "cities.csv", "--save", "out", "--answers", typed="Markdown\n"
@@ -43,17 +39,7 @@ def test_a_conversation_with_a_file_a_question_and_files_in_return(
     assert parley("chat", "countdown", "3").said == "3\n2\n1\nLift-off.\n"
 
 
-def test_what_waits_is_listed_continued_and_canceled(parley: Callable[..., Printed]) -> None:
-    asked = parley("chat", "countdown", "--json", typed="-1")
-    waiting = json.loads(asked.said.splitlines()[-1])["task"]
-    assert (asked.code, waiting["state"]) == (3, "input-required")
-    assert waiting["id"] in parley("tasks", "--waiting").said
-    assert parley("chat", "countdown", "1", "--session", waiting["sessionId"]).said == "1\nLift-off.\n"
-    assert parley("tasks", "cancel", waiting["id"]).code == 1
-    assert "completed" in parley("tasks", "show", waiting["id"]).said
-
-
-def test_a_plan_runs_step_by_step_to_its_result(parley: Callable[..., Printed]) -> None:
+def test_plan_runs_step_by_step(parley: Callable[..., Printed]) -> None:
     assert "trip" in parley("plans").said
     inputs = {"city": "Lisbon", "departure": "Porto", "arrival": "2027-05-03", "nights": "3"}
     words = [word for name, value in inputs.items() for word in ("--input", f"{name}={value}")]
@@ -64,3 +50,13 @@ def test_a_plan_runs_step_by_step_to_its_result(parley: Callable[..., Printed]) 
     again = parley("plans", "run", done.happened.split()[1])
     assert (again.code, "Itinerary: done" in again.happened) == (0, True)
     assert parley("plans", "run", "trip").code == 1
+
+
+def test_what_waits_is_listed_continued_and_canceled(parley: Callable[..., Printed]) -> None:
+    asked = parley("chat", "countdown", "--json", typed="-1")
+    waiting = json.loads(asked.said.splitlines()[-1])["task"]
+    assert (asked.code, waiting["state"]) == (3, "input-required")
+    assert waiting["id"] in parley("tasks", "--waiting").said
+    assert parley("chat", "countdown", "1", "--session", waiting["sessionId"]).said == "1\nLift-off.\n"
+    assert parley("tasks", "cancel", waiting["id"]).code == 1
+    assert "completed" in parley("tasks", "show", waiting["id"]).said

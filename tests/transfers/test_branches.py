@@ -2,11 +2,11 @@
 
 import pytest
 
-from apps.features.forks import branches
+from apps.conversations.forks import branches
+from apps.optional.transfers.formats import shape
+from apps.optional.transfers.importing import import_file
 from apps.record import lineage, projection
 from apps.record.models import Context
-from apps.transfers.formats import shape
-from apps.transfers.importing import import_file
 from tests.transfers import samples
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def tree(**before):
     return {"title": "Tree", "chat": {"history": {"messages": messages, "currentId": list(messages)[-1]}}}
 
 
-def test_every_leaf_is_a_path_of_its_own_and_the_current_one_the_session(ada, echo):
+def test_each_leaf_is_a_path_current_the_session(ada, echo):
     chat = tree(z=None, Z="z", a=None, A="a", b="A", B="b", c="B", C="c", B2="b", d="B2", D="d")
     [result] = import_file(ada.principal, echo, samples.as_bytes(chat)).results
     session = Context.objects.get(pk=result.session)
@@ -46,7 +46,7 @@ def test_a_branch_of_a_branch_continues_it(ada, echo):
     assert all(projection.differences(one.pk) == [] for one in Context.objects.all())
 
 
-def test_branches_that_are_damaged_or_too_many_are_counted(ada, echo, monkeypatch):
+def test_damaged_and_surplus_branches_are_counted(ada, echo, monkeypatch):
     monkeypatch.setattr(shape, "MAX_BRANCHES", 2)
     chat = tree(a=None, A1="a", A2="a", A3="a", A="a")
     del chat["chat"]["history"]["messages"]["A1"]["content"]

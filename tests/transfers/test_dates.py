@@ -5,11 +5,11 @@ import datetime
 import pytest
 from django.utils import timezone
 
-from apps.features.sessions import commands, deletion, marks
+from apps.conversations.sessions import commands, deletion, marks
+from apps.optional.transfers.importing import import_file
 from apps.record import projection, sync
 from apps.record.models import FAMILY, Context, Message
 from apps.record.sync import Position
-from apps.transfers.importing import import_file
 from tests.transfers import samples
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def test_session_and_messages_are_dated_as_they_were(ada, echo):
     assert projection.differences(session) == []
 
 
-def test_a_message_without_a_date_or_with_a_wrong_one_follows_the_one_before(ada, echo):
+def test_undated_message_follows_the_one_before(ada, echo):
     chat = samples.open_webui()
     asked, _, answered = chat["chat"]["history"]["messages"].values()
     asked["timestamp"], answered["timestamp"] = THEN.timestamp(), None
@@ -47,7 +47,7 @@ def test_a_message_without_a_date_or_with_a_wrong_one_follows_the_one_before(ada
     assert Context.objects.get(pk=second).updated_at <= timezone.now()
 
 
-def test_new_sessions_are_listed_above_imported_ones_until_these_go_on(ada, echo):
+def test_new_sessions_are_above_imported_ones(ada, echo):
     [old] = imported(ada, echo, samples.chatgpt())
     newer = commands.create_session(ada.principal, echo, title="Newer").context
     newest_first = Context.objects.of(ada.principal).filter(parent=None).order_by("-updated_at")
@@ -63,7 +63,7 @@ def test_imported_sessions_and_branches_count_as_read(ada, echo):
     assert [one.unread for one in rows] == [False, False]
 
 
-def test_a_client_that_synchronized_before_gets_them_page_by_page(ada, echo):
+def test_synchronized_client_gets_imports_in_pages(ada, echo):
     before = Position(timezone.now(), {})
     sessions = imported(ada, echo, *(samples.open_webui() | {"title": str(number)} for number in range(3)))
     everything = set(Context.objects.of(ada.principal).values_list("pk", flat=True))

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from apps.transfers import package
-from apps.transfers.formats import chatgpt, read_conversations, shape
-from apps.transfers.formats.citations import resolved, with_searches
-from apps.transfers.formats.gemini import text_of
-from apps.transfers.package import opened
+from apps.optional.transfers import package
+from apps.optional.transfers.formats import chatgpt, read_conversations, shape
+from apps.optional.transfers.formats.citations import resolved, with_searches
+from apps.optional.transfers.formats.gemini import text_of
+from apps.optional.transfers.package import opened
 from tests.transfers import samples
 
 
@@ -83,7 +83,7 @@ CLAUDE = {
 }
 
 
-def test_claudes_artifacts_are_files_in_versions_and_its_branches_are_kept():
+def test_claude_artifacts_are_files_in_versions():
     [found] = conversations([CLAUDE])
     assert (found.title, found.source, found.began.year) == ("Poem", "Claude", 2025)
     asked, answered, changed = found.turns
@@ -136,7 +136,7 @@ def test_lobechats_topics_are_conversations():
     assert (soup.title, said(soup)) == ("Soup", [(True, "Soup?"), (False, "Hot.")])
 
 
-def test_geminis_prompts_of_one_address_are_a_conversation_in_order():
+def test_gemini_prompts_are_conversations_in_order():
     activity = [
         {
             "header": "Gemini Apps",
@@ -183,7 +183,7 @@ def test_characters_that_cannot_be_stored_are_replaced():
 
 
 @pytest.mark.parametrize("name", ["conversations-003.json", "Takeout/My Activity/Gemini Apps/MyActivity.json"])
-def test_documents_of_a_zip_are_found_by_their_names(name):
+def test_documents_of_a_zip_are_found(name):
     [found] = conversations(content=samples.as_zip(samples.as_bytes(samples.chatgpt()), name))
     assert found.title == "Rivers"
 
@@ -204,7 +204,7 @@ class TestCitations:
             f'Warm {links}. Cold [2](https://b.test/ "B") .'
         ]
 
-    def test_a_file_is_named_and_older_citations_stand_at_their_place(self):
+    def test_older_citations_stand_at_their_place(self):
         place = {"start_ix": 4, "end_ix": 4 + len(FILE), "metadata": {"name": "report.pdf"}}
         assert resolved([f"Warm{FILE}."], {"citations": [place]}) == ["Warm (report.pdf)."]
 
@@ -213,7 +213,7 @@ class TestCitations:
         text = "Warm\ue202turn0search0. \ue200\ue202turn0search0\ue202turn1news7\ue201"
         assert with_searches(text, [search]) == 'Warm [1](https://a.test/ "A").  [1](https://a.test/ "A")'
 
-    def test_an_entity_keeps_its_name_and_other_brackets_stay(self):
+    def test_entity_keeps_its_name(self):
         city = '\ue200entity\ue202["city","Ulm","in Germany"]\ue201'
         assert resolved([f"In {city}【x】"], {}) == ["In Ulm【x】"]
 
@@ -250,7 +250,7 @@ class TestCanvas:
         versions = [file for turn in found.turns for file in files(turn)]
         assert versions == [("Letter.md", "Dear A.\nBye, A."), ("Letter.md", "Dear B!\nBye, B!"), ("Letter.md", "None")]
 
-    def test_an_edit_that_needs_a_regular_expression_is_counted(self):
+    def test_edit_with_a_pattern_is_counted(self):
         create = ("create_textdoc", {"name": "tool", "type": "code/python", "content": "a" * 30})
         [found] = conversations([canvas(create, update("(a+)+b", "x"), update("zzz", "y"))])
         assert files(found.turns[-1]) == [("tool.py", "a" * 30)]

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from apps.features.sessions import deletion
-from apps.features.sharing import shares
+from apps.conversations.sessions import deletion
+from apps.conversations.sharing import shares
 from apps.limits.current import Exceeded
+from apps.optional.transfers import formats, importing, package
+from apps.optional.transfers.importing import import_file
 from apps.record import projection
 from apps.record.content import blobs
 from apps.record.errors import InvalidParams, StorageFull
 from apps.record.models import Context, Message
-from apps.transfers import formats, importing, package
-from apps.transfers.importing import import_file
 from tests.transfers import samples
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def turns_of(session):
 
 
 @pytest.mark.parametrize("wrap", [samples.as_bytes, lambda one: samples.as_zip(samples.as_bytes(one))])
-def test_the_current_path_of_a_chatgpt_tree_is_a_session_and_its_replay_the_same(ada, echo, wrap):
+def test_chatgpt_path_is_a_session_with_same_replay(ada, echo, wrap):
     [result] = import_file(ada.principal, echo, wrap(samples.chatgpt())).results
     assert turns_of(result.session) == [("user", "Which river?"), ("agent", "Danube")]
     asked, answered = Message.objects.filter(context=result.session).order_by("index")
@@ -44,13 +44,13 @@ def test_a_shared_import_names_its_authors(ada, echo):
     assert [snapshot.author(one) for one in branch.messages] == [snapshot.owner, "gpt-5"]
 
 
-def test_the_current_path_of_an_open_webui_chat_is_a_session(ada, echo):
+def test_open_webui_path_is_a_session(ada, echo):
     [result] = import_file(ada.principal, echo, samples.as_bytes(samples.open_webui())).results
     assert turns_of(result.session) == [("user", "Hi"), ("agent", "Yo")]
     assert Context.objects.get(pk=result.session).title == "Greeting"
 
 
-def test_the_same_file_gives_the_same_sessions_to_each_owner_and_new_ones_after_deletion(ada, bob, echo):
+def test_same_file_gives_the_same_sessions(ada, bob, echo):
     content = samples.as_bytes(samples.chatgpt())
     [first] = import_file(ada.principal, echo, content).results
     [again] = import_file(ada.principal, echo, samples.as_zip(content)).results
@@ -75,7 +75,7 @@ def _broken():
     return [loop, lost, odd, huge, chat, empty, newer]
 
 
-def test_a_broken_conversation_is_named_and_skipped_and_the_others_are_imported(ada, echo):
+def test_broken_conversations_are_skipped_by_name(ada, echo):
     broken = _broken()
     done = import_file(ada.principal, echo, samples.as_bytes(*broken, samples.chatgpt(), 7)).results
     names = ["loop", "lost", "odd", "huge", "list", "empty", "newer"]
@@ -164,22 +164,21 @@ DEEP = b'[{"mapping":' + b"[" * 100 + b"]" * 100 + b"}]"
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"no", b"[]", b"{}", b"7", b"[NaN]", b"PK\x03\x04no", DEEP, samples.as_zip(b"[]", "other.json")],
+    "content", [b"", b"no", b"[]", b"{}", b"7", b"[NaN]", b"PK\x03\x04no", DEEP, samples.as_zip(b"[]", "other.json")]
 )
-def test_a_file_that_is_no_export_is_refused_as_a_whole(ada, echo, content):
+def test_file_that_is_no_export_is_refused(ada, echo, content):
     with pytest.raises(InvalidParams):
         import_file(ada.principal, echo, content)
     assert not Context.objects.exists()
 
 
-def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(ada, echo, monkeypatch):
+def test_file_that_unpacks_too_large_is_refused(ada, echo, monkeypatch):
     monkeypatch.setattr(package, "MAX_FILE_BYTES", 1000)
     with pytest.raises(InvalidParams):
         import_file(ada.principal, echo, samples.as_zip(samples.as_bytes(samples.chatgpt())))
 
 
-def test_a_large_file_goes_on_where_the_last_call_ended(ada, echo, monkeypatch):
+def test_import_goes_on_where_it_ended(ada, echo, monkeypatch):
     monkeypatch.setattr(importing, "NEW_AT_ONCE", 2)
     content = samples.as_bytes(*(samples.chatgpt(f"{number}") for number in range(5)))
     left = [import_file(ada.principal, echo, content).remaining for _ in range(3)]
@@ -195,7 +194,7 @@ def files_in(parts):
     return [(one["filename"], one["mediaType"], blobs.content_of(one)) for one in parts if "filename" in one]
 
 
-def test_files_of_a_chatgpt_zip_are_in_the_messages_and_the_rest_is_counted(ada, echo):
+def test_chatgpt_files_are_in_the_messages(ada, echo):
     chat = samples.as_bytes(samples.chatgpt_with_files())
     done = import_file(ada.principal, echo, samples.as_zip(chat, **samples.PICTURES))
     [result] = done.results
@@ -213,7 +212,7 @@ def test_files_of_a_chatgpt_zip_are_in_the_messages_and_the_rest_is_counted(ada,
     assert (again.outcome, again.session) == ("existing", result.session)
 
 
-def test_open_webuis_pictures_come_as_data_urls_and_reasoning_stands_in_its_answers(ada, echo):
+def test_open_webui_pictures_are_files(ada, echo):
     content = samples.as_bytes(samples.open_webui_with_files())
     [result] = import_file(ada.principal, echo, content).results
     asked, answered = parts_of(result.session)
@@ -222,7 +221,7 @@ def test_open_webuis_pictures_come_as_data_urls_and_reasoning_stands_in_its_answ
     assert result.skipped == {"missing_files": 1, "reasoning": 1, "tool_messages": 1}
 
 
-def test_a_session_of_another_parley_brings_the_files_that_it_contains(ada, echo):
+def test_session_of_another_parley_brings_its_files(ada, echo):
     part = {"raw": base64.b64encode(samples.PNG).decode(), "filename": "a.png", "mediaType": "image/png"}
     link = {"url": "https://other.example/files/1/2", "filename": "b.pdf"}
     said = {"role": "user", "parts": [{"text": "See"}, part, link], "timestamp": "2026-01-01T00:00:00Z", "metadata": {}}
@@ -234,7 +233,7 @@ def test_a_session_of_another_parley_brings_the_files_that_it_contains(ada, echo
 
 
 @pytest.mark.parametrize("limit", ["ratio", "file", "session", "damaged"])
-def test_files_beyond_the_bounds_are_left_out_and_counted(ada, echo, monkeypatch, limit):
+def test_files_beyond_bounds_are_counted(ada, echo, monkeypatch, limit):
     content = b"0" * 100_000
     zipped = samples.as_zip(
         samples.as_bytes(samples.chatgpt_with_files()), **{**samples.PICTURES, "export/file-Aa1-boat.png": content}
@@ -254,7 +253,7 @@ def test_files_beyond_the_bounds_are_left_out_and_counted(ada, echo, monkeypatch
     assert (result.outcome, result.files) == ("created", 0 if limit == "session" else 2)
 
 
-def test_a_workspace_without_room_gets_nothing_of_the_conversation(ada, echo, monkeypatch):
+def test_full_workspace_imports_nothing(ada, echo, monkeypatch):
     def full(*_):
         raise StorageFull(Exceeded("The workspace is full.", "storage", "workspace", 1, 1, 0))
 
@@ -265,17 +264,17 @@ def test_a_workspace_without_room_gets_nothing_of_the_conversation(ada, echo, mo
 
 
 @pytest.mark.parametrize("limit", ["values", "conversations", "entries", "directory"])
-def test_a_file_that_would_take_too_much_memory_is_refused(ada, echo, monkeypatch, limit):
+def test_file_that_takes_too_much_memory_is_refused(ada, echo, monkeypatch, limit):
     content = samples.as_zip(
         samples.as_bytes(samples.chatgpt(), samples.chatgpt()), **{f"file-{number}.dat": b"x" for number in range(5)}
     )
     match limit:
         case "values":
-            monkeypatch.setattr("apps.transfers.formats.MOST_VALUES", 20)
+            monkeypatch.setattr("apps.optional.transfers.formats.MOST_VALUES", 20)
         case "conversations":
-            monkeypatch.setattr("apps.transfers.formats.MAX_CONVERSATIONS", 1)
+            monkeypatch.setattr("apps.optional.transfers.formats.MAX_CONVERSATIONS", 1)
         case "entries":
-            monkeypatch.setattr("apps.transfers.package.MAX_ZIP_ENTRIES", 5)
+            monkeypatch.setattr("apps.optional.transfers.package.MAX_ZIP_ENTRIES", 5)
         case "directory":
             monkeypatch.setattr("agentkit.zips.MOST_DIRECTORY_BYTES", 300)
     with pytest.raises(InvalidParams):

@@ -15,8 +15,8 @@ from hypothesis import strategies as some
 
 from agentkit import zips
 from agentkit.zips import CENTRAL, END, LOCAL, SMALL, BadZip
+from apps.optional.transfers.package import opened
 from apps.record.errors import InvalidParams
-from apps.transfers.package import opened
 
 SECONDS_FOR_A_MEGABYTE = 0.3  # CPU time
 

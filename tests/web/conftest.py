@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from django.core import mail
 from django.test import AsyncClient, Client
 
 from apps.accounts.models import User
+from apps.accounts.people import mail as sending
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine.accept import Receipt
@@ -67,3 +71,18 @@ def asked(ada: User, report: Agent) -> Receipt:
 @pytest.fixture
 def new_id() -> Callable[[], str]:
     return lambda: str(uuid.uuid4())
+
+
+@pytest.fixture
+def letters(settings: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was sent, at once and in this thread."""
+    settings.EMAIL_URL = "smtp://mail.example:25"
+    monkeypatch.setattr(sending.db, "later", lambda function, *args: function(*args))
+    mail.outbox = []
+    return mail.outbox
+
+
+def path_in(letter: Any, settings: Any) -> str:
+    """The path of the one link in the letter."""
+    [path] = re.findall(re.escape(settings.PUBLIC_BASE_URL) + r"(/\S+)", letter.body)
+    return path

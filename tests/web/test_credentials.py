@@ -1,23 +1,30 @@
-"""The page for a credential: for its person only, once."""
+"""People give a credential once, by a link or by an OAuth service, for one agent and themselves."""
+
+import logging
 
 import pytest
-from django.test import Client
+from django.db import connection
+from django.test import AsyncClient
 from django.utils import timezone
 
 from agentkit import AuthRequired
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.credentials import oauth, requests
+from apps.credentials.models import Credential, CredentialRequest
+from apps.credentials.pages import connecting
 from apps.engine import accept
-from apps.features.credentials import requests
-from apps.features.credentials.models import Credential, CredentialRequest
 from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Task
-from tests.nonces import without_nonces
-from tests.working import begin, end, state_of
+from parley import db, outbound
+from tests import authorization_server
+from tests.authorization_server import sent_back
+from tests.engine.agents import Calendar
+from tests.working import begin, carry_out, end, state_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SECRET = "k-5f1d2a90-secret"
 
@@ -36,9 +43,9 @@ def calendar(db):
 
 @pytest.fixture
 def asked(ada, calendar, said):
-    def ask(principal=None, auth_type="api_key", words="I need your key.", service="calendar"):
-        sent = accept.accept(principal or ada.principal, calendar, said("open it"))
-        end(begin(sent.run), AuthRequired(words, service=service, auth_type=auth_type))
+    def ask(principal=None, auth_type="api_key", **more):
+        sent = accept.accept(principal or ada.principal, calendar, said("open it"), **more)
+        end(begin(sent.run), AuthRequired("I need your key.", service="calendar", auth_type=auth_type))
         return Task.objects.get(pk=sent.task)
 
     return ask
@@ -48,172 +55,223 @@ def link_of(task):
     return "/credentials/" + task.status_message["metadata"]["url"].rpartition("/")[2]
 
 
-def test_what_is_given_lets_the_task_go_on_and_leads_back_to_the_session(ada_browser, ada, asked, published):
+def test_credential_continues_the_task_and_stays_secret(ada_browser, asked, published):
     task = asked()
+    page = ada_browser.get(f"/sessions/{task.context_id}").text
+    assert page.count(link_of(task)) == 1, "the words of the link are in the button"
+    assert "no-store" in ada_browser.get(link_of(task))["Cache-Control"]
     answer = ada_browser.post(link_of(task), {"answer": "give", "secret": f" {SECRET}\n"})
     assert (answer.status_code, answer["Location"]) == (302, f"/sessions/{task.context_id}")
-    assert Credential.objects.get().secret == SECRET
     assert published == [Run.objects.get(turn=2).pk]
     assert state_of(task.pk) == "working"
     assert projection.differences(task.context_id) == []
-    given = {"answer": "give", "username": " ada ", "secret": " open sesame "}
-    ada_browser.post(link_of(asked(auth_type="basic")), given)
-    newest = Credential.objects.latest("pk")
+    again = ada_browser.post(link_of(task), {"answer": "give", "secret": "another"}, follow=True)
+    assert ("no longer works" in again.text, len(published)) == (True, 1)
+    assert Credential.objects.get().secret == SECRET
+    shown = "".join(ada_browser.get(f"/{one}").text for one in (f"sessions/{task.context_id}", "settings/credentials"))
+    rows = str([list(model.objects.values()) for model in (Event, Task, Context, Run)])
+    assert ("API key for Calendar" in shown, SECRET in shown + rows) == (True, False)
+    number = Credential.objects.get().pk
+    gone = ada_browser.post(f"/settings/credentials/{number}/revoke", follow=True)
+    assert ("API key for Calendar" in gone.text, Credential.objects.get().secret) == (False, "")
+
+
+def test_credential_has_the_fields_of_its_kind(ada_browser, asked, echo, ada, said):
+    parent = accept.accept(ada.principal, echo, said("plan my week"))
+    link = link_of(asked(auth_type="basic", parent=parent.task))
+    assert "plan my week" in ada_browser.get(link).text, "a called agent's leads to its caller's session"
+    answer = ada_browser.post(link, {"answer": "give", "username": " ada ", "secret": " open sesame "})
+    assert answer["Location"] == f"/sessions/{parent.context}"
+    newest = Credential.objects.get()
     assert (newest.username, newest.secret) == ("ada", " open sesame ")
 
 
-def test_what_is_no_credential_is_refused_in_a_sentence_and_not_repeated(ada_browser, asked, published):
-    for auth_type, given, told in [
-        ("api_key", {}, "Fill in the field"),
-        ("api_key", {"secret": " \n"}, "Fill in the field"),
-        ("bearer", {"secret": "twofold-secret\nlines"}, "line breaks"),
-        ("bearer", {"secret": "nul\x00"}, "line breaks"),
-        ("bearer", {"secret": "x" * 10_001}, "10,000 characters"),
-        ("basic", {"secret": "x"}, "Enter the user name"),
-        ("basic", {"username": "a:b", "secret": "x"}, "a colon"),
-        ("basic", {"username": "a"}, "Fill in the field"),
+def test_unfit_credential_is_refused_and_not_repeated(ada_browser, asked, published):
+    for auth_type, given in [
+        ("api_key", {}),
+        ("api_key", {"secret": " \n"}),
+        ("bearer", {"secret": "twofold-secret\nlines"}),
+        ("bearer", {"secret": "nul\x00"}),
+        ("bearer", {"secret": "x" * 10_001}),
+        ("basic", {"secret": "x"}),
+        ("basic", {"username": "a:b", "secret": "x"}),
+        ("basic", {"username": "a"}),
     ]:
-        task = asked(auth_type=auth_type)
-        answer = ada_browser.post(link_of(task), {"answer": "give", **given})
-        assert answer.status_code == 422, auth_type
-        assert told in answer.text, auth_type
-        assert "twofold-secret" not in answer.text, auth_type
-        assert not Credential.objects.exists(), auth_type
-        assert published == [], auth_type
-        assert ada_browser.get(link_of(task)).status_code == 200, "the link is as good as before"
+        link = link_of(asked(auth_type=auth_type))
+        answer = ada_browser.post(link, {"answer": "give", **given})
+        assert (answer.status_code, "twofold-secret" in answer.text) == (422, False), given
+        assert ada_browser.get(link).status_code == 200, "the link is as good as before"
+    assert (Credential.objects.exists(), published) == (False, [])
 
 
-def test_a_link_that_was_used_says_so_and_gives_nothing(ada_browser, asked, published):
-    task = asked()
-    ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
-    again = ada_browser.post(link_of(task), {"answer": "give", "secret": "another"}, follow=True)
-    assert "Credential sent" in again.text
-    assert "no longer works" in again.text
-    assert Credential.objects.get().secret == SECRET
-    assert len(published) == 1
-
-
-def test_who_declines_ends_the_task_and_a_form_of_nobodys_does_nothing(ada_browser, asked):
+def test_declining_ends_the_task_and_nonsense_does_nothing(ada_browser, asked):
     task = asked()
     for nonsense in ({}, {"answer": "open"}, {"answer": ["give", ""]}):
         assert ada_browser.post(link_of(task), nonsense).status_code == 200
         assert state_of(task.pk) == "auth-required"
     assert ada_browser.post(link_of(task), {"answer": "decline"}).status_code == 302
     assert state_of(task.pk) == "failed"
-    assert "Request declined" in ada_browser.get(link_of(task)).text
 
 
-def test_a_link_that_is_too_old_says_so_and_makes_a_new_one_for_the_owner(ada_browser, asked):
-    task = asked()
+def test_expired_link_is_renewed_for_its_owner(ada_browser, client, asked):
+    link, nobodys = link_of(asked()), link_of(asked(ANONYMOUS))
+    assert client.get(link)["Location"] == f"/sign-in?next={link}"
     CredentialRequest.objects.update(expires_at=timezone.now())
-    old = ada_browser.get(link_of(task))
-    assert old.status_code == 410
-    assert "This link has expired" in old.text
-    answer = ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
-    assert answer["Location"] == link_of(task), "which says why"
-    new = ada_browser.post(link_of(task), {"answer": "renew"})["Location"]
-    assert new != link_of(task)
-    assert "This link has expired" in ada_browser.get(link_of(task)).text
-    assert ada_browser.get(new).status_code == 200
-    ada_browser.post(new, {"answer": "give", "secret": SECRET})
+    for browser, of, may_renew in ((ada_browser, link, True), (client, nobodys, False)):
+        assert browser.get(of).status_code == 410
+        assert browser.post(of, {"answer": "give", "secret": SECRET})["Location"] == of, "which says why"
+        new = browser.post(of, {"answer": "renew"})["Location"]
+        assert [browser.get(one).status_code for one in (of, new)] == [410, 200 if may_renew else 410]
+        browser.post(new, {"answer": "give", "secret": SECRET})
     assert Credential.objects.get().secret == SECRET
-
-
-def test_somebody_elses_link_is_not_found(bob_browser, asked):
-    task = asked()
-    unknown, foreign = bob_browser.get("/credentials/" + "x" * 43), bob_browser.get(link_of(task))
-    assert unknown.status_code == foreign.status_code == 404
-    assert without_nonces(unknown.content) == without_nonces(foreign.content)
-    assert bob_browser.post(link_of(task), {"answer": "give", "secret": SECRET}).status_code == 404
-    assert state_of(task.pk) == "auth-required"
-
-
-def test_who_is_not_signed_in_signs_in_first(client, asked, ada):
-    task = asked()
-    for answer in (client.get(link_of(task)), client.post(link_of(task), {"answer": "give", "secret": SECRET})):
-        assert answer["Location"] == f"/sign-in?next={link_of(task)}"
-    assert not Credential.objects.exists()
-    signed_in = client.post(
-        f"/sign-in?next={link_of(task)}",
-        {"username": ada.email, "password": "correct horse", "next": link_of(task)},
-    )
-    assert signed_in["Location"] == link_of(task)
-
-
-def test_a_task_of_nobodys_is_answered_by_who_has_the_link(client, asked):
     task = asked(ANONYMOUS)
-    assert "only for this task" in client.get(link_of(task)).text
-    answer = client.post(link_of(task), {"answer": "give", "secret": SECRET}, follow=True)
-    assert "Credential sent" in answer.text
-    assert (Credential.objects.get().user, Credential.objects.get().task) == (None, task)
-
-    task = asked(ANONYMOUS)
-    CredentialRequest.objects.update(expires_at=timezone.now())
-    page = client.get(link_of(task)).text
-    assert "Cancel the task" in page
-    assert "renew" not in page
-    assert client.post(link_of(task), {"answer": "renew"})["Location"] == link_of(task)
-    assert client.get(link_of(task)).status_code == 410
+    client.post(link_of(task), {"answer": "give", "secret": SECRET})
+    newest = Credential.objects.latest("pk")
+    assert (newest.user, newest.task) == (None, task), "who has the link answers nobody's task"
 
 
-def test_another_site_can_neither_send_the_form_nor_frame_the_page(ada, asked):
-    strict = Client(enforce_csrf_checks=True)
-    strict.force_login(ada)
-    task = asked()
-    assert strict.post(link_of(task), {"answer": "decline"}).status_code == 403
-    assert state_of(task.pk) == "auth-required"
-    page = strict.get(link_of(task))
-    assert page["X-Frame-Options"] == "DENY"
-    assert "frame-ancestors 'none'" in page["Content-Security-Policy"]
-    assert page["Referrer-Policy"] == "same-origin"
-    assert "no-store" in page["Cache-Control"]
+LIST = "/settings/credentials"
 
 
-def test_what_an_agent_says_is_shown_as_text_whatever_it_is(ada_browser, asked):
-    task = asked(words="<b>Paste</b> your <script>password</script>", service="<i>bank</i>")
-    page = ada_browser.get(link_of(task)).text
-    assert "&lt;b&gt;Paste&lt;/b&gt;" in page
-    assert "&lt;i&gt;bank&lt;/i&gt;" in page
-    assert "<script>password" not in page
+OF_CALENDAR = {"agent": "calendar", "service": "calendar"}
+CONNECT = f"{LIST}/oauth/connect"
 
 
-def test_the_conversation_shows_a_button_instead_of_a_field_and_no_secret_ever(ada_browser, asked):
-    task = asked()
-    page = ada_browser.get(f"/sessions/{task.context_id}").text
-    assert link_of(task) in page
-    assert "wantsCredential" in page
-    assert page.count(link_of(task)) == 1, "the words of the link are in the button"
-    ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
-    assert SECRET not in ada_browser.get(f"/sessions/{task.context_id}").text
-    assert SECRET not in str([list(model.objects.values()) for model in (Event, Task, Context, Run)])
+@pytest.fixture
+def server(settings):
+    outbound.configure(["127.0.0.1"])
+    with authorization_server.running() as running:
+        yield running
+    outbound.configure(settings.OUTBOUND_ALLOW)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_people_see_their_own_credentials_and_take_them_back(client, ada_browser, bob_browser, ada, asked):
-    assert client.get("/settings/credentials")["Location"].startswith("/sign-in")
-    assert client.post("/settings/credentials/1/revoke")["Location"].startswith("/sign-in")
-    ada_browser.post(link_of(asked()), {"answer": "give", "secret": SECRET})
-    page = ada_browser.get("/settings/credentials").text
-    assert "API key for Calendar" in page
-    assert "Never used" in page
-    assert SECRET not in page
-    assert "API key for Calendar" not in bob_browser.get("/settings/credentials").text
-    number = Credential.objects.get().pk
-    assert bob_browser.post(f"/settings/credentials/{number}/revoke").status_code == 404
-    assert Credential.objects.usable().exists()
-    gone = ada_browser.post(f"/settings/credentials/{number}/revoke", follow=True)
-    assert "API key for Calendar" not in gone.text
-    assert Credential.objects.get().secret == ""
-    assert ada_browser.post(f"/settings/credentials/{number}/revoke").status_code == 404
+@pytest.fixture
+def service(server, transactional_db):
+    return server.declared()
 
 
-def test_of_a_task_that_another_called_for_people_see_the_conversation_of_that_one(
-    ada_browser, ada, calendar, echo, said
-):
-    parent = accept.accept(ada.principal, echo, said("plan my week"))
-    sent = accept.accept(ada.principal, calendar, said("open it"), parent=parent.task)
-    end(begin(sent.run), AuthRequired("I need your key.", service="calendar"))
-    link = link_of(Task.objects.get(pk=sent.task))
-    assert "plan my week" in ada_browser.get(link).text
-    answer = ada_browser.post(link, {"answer": "give", "secret": SECRET})
-    assert answer["Location"] == f"/sessions/{parent.context}"
+async def connected(browser, task):
+    """The answer after the whole way: from the link to the service and back."""
+    return await browser.get(await sent_back(await browser.post(f"{link_of(task)}/connect")))
+
+
+def stored_texts():
+    """What the rows of credentials and of the record have, as anybody with the database reads it."""
+    with connection.cursor() as cursor:
+        for table in ("credentials_credential", "record_event", "record_task", "record_run", "accounts_auditentry"):
+            cursor.execute(f"SELECT * FROM {table}")
+            yield from (str(row) for row in cursor.fetchall())
+
+
+async def test_connecting_continues_the_task(ada, ada_at_work, server, service, asked, published, caplog):
+    caplog.set_level(logging.INFO)
+    task = await db.run(asked)
+    page = await ada_at_work.get(link_of(task))
+    assert ("Connect Calendar" in page.text, 'name="secret"' in page.text) == (True, True)
+    answer = await connected(ada_at_work, task)
+    assert (answer.status_code, answer["Location"]) == (302, f"/sessions/{task.context_id}")
+    await carry_out(published[0])
+    assert (Calendar.lent.secret, Calendar.lent.authorization) == (server.issued[0], f"Bearer {server.issued[0]}")
+    assert await db.run(state_of, task.pk) == "completed"
+    kept = await Credential.objects.aget()
+    assert (kept.user_id, kept.given_by_id, kept.refresh_token) == (ada.pk, ada.pk, server.issued[1])
+    everything = " ".join([*await db.run(lambda: list(stored_texts())), caplog.text])
+    assert not [token for token in server.issued if token in everything]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ({"denies": "access_denied"}, "You did not allow it"),
+        ({"denies": "server_error"}, "(server_error)"),
+        ({"iss": "https://other.example.org"}, "not from Calendar"),
+        ({"iss": None}, "not from Calendar"),
+        ({"fails": (400, {"error": "invalid_grant"})}, "Connect again"),
+        ({"fails": (401, {"error": "invalid_client", "error_description": "<b>x</b>"})}, "(invalid_client)"),
+        ({"fails": (502, "down")}, "an error (502)"),
+        ({"fails": (200, {"token_type": "mac", "access_token": "x"})}, "no token"),
+        ({"fails": (200, {"access_token": "two\nlines"})}, "no token"),
+    ],
+)
+async def test_trouble_at_the_service_stores_nothing(ada_at_work, server, service, asked, trouble, told):
+    task = await db.run(asked)
+    for name, value in trouble.items():
+        setattr(server, name, value)
+    answer = await connected(ada_at_work, task)
+    assert answer.status_code == 422
+    assert [words in answer.text for words in (told, link_of(task), "<b>x</b>")] == [True, True, False]
+    assert not await Credential.objects.aexists()
+    assert await db.run(state_of, task.pk) == "auth-required"
+
+
+async def test_missing_service_connects_nobody(ada_at_work, server, asked):
+    link = link_of(await db.run(asked))
+    assert (await ada_at_work.post(f"{link}/connect"))["Location"] == link, "none is declared"
+    service = await db.run(server.declared)
+    await type(service).objects.aupdate(issuer="http://127.0.0.1:9")
+    answer = await ada_at_work.post(f"{link}/connect")
+    assert (answer.status_code, "cannot be reached" in answer.text) == (422, True)
+
+
+async def test_answer_counts_once_in_its_own_session(ada, bob, ada_at_work, server, service, asked, monkeypatch):
+    back = await sent_back(await ada_at_work.post(f"{link_of(await db.run(asked))}/connect"))
+    for person in (bob, ada):
+        elsewhere = AsyncClient()
+        await elsewhere.aforce_login(person)
+        assert (await elsewhere.get(back)).status_code == 400
+    assert server.asked == []
+    assert [(await ada_at_work.get(back)).status_code for _ in range(2)] == [302, 400]
+    late = await sent_back(await ada_at_work.post(CONNECT, OF_CALENDAR))
+    monkeypatch.setattr(connecting, "ATTEMPT_SECONDS", 0.0)
+    assert (await ada_at_work.get(late)).status_code == 400
+    assert server.asked == ["authorization_code"]
+
+
+async def test_nobody_connects_for_somebody_else(bob, service, asked, calendar, admin_user):
+    task = await db.run(asked)
+    await Agent.objects.filter(pk=calendar.pk).aupdate(access=Agent.Access.OWNER)
+    for person in (bob, admin_user):
+        other = AsyncClient()
+        await other.aforce_login(person)
+        assert (await other.post(f"{link_of(task)}/connect")).status_code == 404
+        assert "Connect Calendar" not in (await other.get(link_of(task))).text
+        assert (await other.post(CONNECT, OF_CALENDAR)).status_code == 404
+
+
+@pytest.mark.parametrize("fails", [None, (503, "")])
+async def test_disconnecting_revokes_and_erases(ada_at_work, server, service, asked, fails):
+    await connected(ada_at_work, await db.run(asked))
+    kept = await Credential.objects.aget()
+    server.fails = fails
+    page = await ada_at_work.post(f"{LIST}/{kept.pk}/revoke", follow=True)
+    assert server.revoked == ([] if fails else [server.issued[1]])
+    assert ("could not be told" in page.text) == bool(fails)
+    erased = await Credential.objects.aget()
+    assert (erased.secret, erased.refresh_token, erased.revoked_at is None) == ("", "", False)
+
+
+async def test_people_connect_from_their_credentials(ada_at_work, server, service, asked, published):
+    task = await db.run(asked)
+    for number in range(2):
+        page = await ada_at_work.get(await sent_back(await ada_at_work.post(CONNECT, OF_CALENDAR)), follow=True)
+        assert "can use Calendar for you" in page.text
+        assert (await db.run(state_of, task.pk), len(published)) == ("working", 1), "what waited for it goes on"
+        if number == 0:
+            await Credential.objects.aupdate(secret="typed", oauth_service=None, refresh_token="")
+    assert (await Credential.objects.aget()).secret == server.issued[2]
+    assert (await ada_at_work.post(CONNECT, OF_CALENDAR | {"service": "mail"})).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ({"issuer": "https://other.example.org"}, "another issuer"),
+        ({"token_endpoint": "http://169.254.169.254/token"}, "never calls it"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "http"),
+        ({"authorization_endpoint": ""}, "authorization_endpoint"),
+    ],
+)
+async def test_metadata_that_misleads_is_refused(server, says, told):
+    server.says = says
+    with pytest.raises(oauth.OAuthProblem, match=told):
+        await oauth.discover(server.url)

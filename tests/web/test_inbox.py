@@ -1,81 +1,81 @@
-"""The inbox shows a person's open questions, and its forms answer them."""
+"""The inbox shows a person's open questions, and its forms answer them; a question for a file offers samples."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import uuid
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.conversations.sessions import commands
 from apps.engine import accept, cancel
-from apps.features.sessions import commands
+from apps.record.content import blobs
 from apps.record.lookup import waiting_tasks
-from apps.record.models import Context, Task
+from apps.record.models import Context, Message, Task
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db
 
 NESTED = {"type": "object", "properties": {"home": {"type": "object", "properties": {"street": {"type": "string"}}}}}
+WELLS = {"filename": "wells.csv", "mediaType": "text/csv", "text": "well,value\na,1\n"}
+FILE = {"type": "string", "format": "binary", "title": "Wells", "x-samples": [WELLS]}
 
 
-def ask(user: User, agent: Agent, schema: object = telling.FORMAT):
-    return telling.asked(user, agent, {"name": "format", "schema": schema})
+def ask(user: User, agent: Agent, schema: object = telling.FORMAT, name: str = "format"):
+    return telling.asked(user, agent, {"name": name, "schema": schema})
 
 
-def test_questions_of_all_sessions_are_there_the_newest_first(ada_browser: Client, ada: User, report: Agent) -> None:
+def test_questions_are_there_newest_first_in_local_time(ada_browser: Client, ada: User, report: Agent) -> None:
     first, second = ask(ada, report), ask(ada, report)
-    shown = ada_browser.get("/inbox").text
-    assert shown.index(str(second.task)) < shown.index(str(first.task))
-    for asked in (first, second):
-        assert f'action="/sessions/{asked.context}/messages"' in shown
-        index = Task.objects.get(pk=asked.task).status_event
-        assert f'href="/sessions/{asked.context}#m-{index}"' in shown
-    assert 'name="answer-format"' in shown
-    assert "Decline" in shown
-    items = ada_browser.get("/inbox/items").text
-    assert "<html" not in items
-    assert str(first.task) in items
-
-
-def test_payment_is_shown_without_a_form(ada_browser: Client, ada: User, report: Agent) -> None:
-    telling.asked(ada, report, {"name": "payment", "payment": {"maxAmountRequired": "10000", "payTo": "0x<b>"}})
-    shown = ada_browser.get("/inbox").text
-    assert "10000" in shown
-    assert "0x&lt;b&gt;" in shown
-    assert 'name="text"' not in shown
-
-
-def test_times_are_in_the_zone_of_the_reader_when_the_list_is_read_again_too(
-    ada_browser: Client, ada: User, report: Agent
-) -> None:
-    asked = ask(ada, report)
-    Task.objects.filter(pk=asked.task).update(status_at=datetime(2026, 5, 31, 20, 0, tzinfo=UTC))
+    Task.objects.filter(pk=first.task).update(status_at=datetime(2026, 5, 31, 20, 0, tzinfo=UTC))
     ada_browser.cookies["zone"] = "Asia/Tokyo"
-    for path in ("/inbox", "/inbox/items"):
-        assert "1 Jun, 05:00" in ada_browser.get(path).text, path
+    for path, is_page in (("/inbox", True), ("/inbox/items", False)):
+        shown = ada_browser.get(path).text
+        assert ("<html" in shown) is is_page
+        assert "1 Jun, 05:00" in shown
+        assert shown.index(str(second.task)) < shown.index(str(first.task))
+        for asked in (first, second):
+            index = Task.objects.get(pk=asked.task).status_event
+            for words in (
+                f'action="/sessions/{asked.context}/messages"',
+                f'href="/sessions/{asked.context}#m-{index}"',
+            ):
+                assert words in shown
 
 
-def test_a_question_without_a_form_is_answered_in_words_and_a_credential_given_on_its_page(
-    ada_browser: Client, ada: User, report: Agent
+@pytest.mark.parametrize(
+    ("slot", "state", "shown"),
+    [
+        ({"name": "format", "schema": telling.FORMAT}, "input-required", ['name="answer-format"', "Decline"]),
+        ({"name": "sure", "schema": {"type": "boolean"}}, "input-required", ['name="answer-sure"', 'value="true"']),
+        ({"name": "format", "schema": NESTED}, "input-required", ['name="text"', "Street"]),
+        ({"name": "key", "service": "the mail"}, "auth-required", ['href="/credentials/abc"']),
+        (
+            {"name": "payment", "payment": {"maxAmountRequired": "10000", "payTo": "0x<b>"}},
+            "input-required",
+            ["0x&lt;b&gt;"],
+        ),
+    ],
+    ids=["form", "choice", "words", "credential", "payment"],
+)
+def test_each_question_has_its_form(
+    ada_browser: Client, ada: User, report: Agent, slot: Any, state: str, shown: list[str]
 ) -> None:
-    asked = ask(ada, report, NESTED)
-    shown = ada_browser.get("/inbox").text
-    assert 'name="text"' in shown
-    assert "Street" in shown
     metadata = {"url": "http://localhost/credentials/abc"}
-    message = {"parts": [{"text": "I need a key."}, {"text": "link"}], "metadata": metadata}
-    wanted = {"state": "auth-required", "slot": {"name": "key", "service": "the mail"}, "status_message": message}
-    Task.objects.filter(pk=asked.task).update(**wanted)
-    shown = ada_browser.get("/inbox").text
-    assert 'href="/credentials/abc"' in shown
-    assert 'name="text"' not in shown
+    message = {"parts": [{"text": "I need <i>it</i>."}, {"text": "link"}], "metadata": metadata}
+    asked = telling.asked(ada, report, slot)
+    Task.objects.filter(pk=asked.task).update(state=state, status_message=message)
+    page = ada_browser.get("/inbox").text
+    assert [words in page for words in (*shown, "<i>it</i>")] == [True] * len(shown) + [False]
+    assert ('name="text"' in page) is ('name="text"' in shown)
 
 
-def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
-    ada_browser: Client, bob_browser: Client, ada: User, bob: User, report: Agent, said, client: Client
+def test_answered_archived_and_passed_on_questions_are_gone(
+    ada_browser: Client, ada: User, report: Agent, said: Any, client: Client
 ) -> None:
     answered, away, kept, of_a_child, other = (ask(ada, report) for _ in range(5))
     context = Context.objects.get(pk=answered.context).context_id
@@ -88,30 +88,54 @@ def test_what_is_answered_put_away_or_somebody_elses_is_not_there(
     shown = ada_browser.get("/inbox").text
     assert [str(one.task) in shown for one in (answered, away, kept, of_a_child, other)] == [0, 0, 1, 0, 0]
     assert 'data-waiting="1"' in shown
-    assert str(kept.task) not in bob_browser.get("/inbox").text
-    assert waiting_tasks(bob.principal).count() == 0
     for path in ("/inbox", "/inbox/items"):
         assert client.get(path).status_code == 302
 
 
-def test_what_an_agent_asks_is_text(ada_browser: Client, ada: User, report: Agent) -> None:
-    asked = ask(ada, report)
-    evil = {"parts": [{"text": "<script>alert(1)</script> **bold** ![x](http://evil.example/x.png)"}]}
-    Task.objects.filter(pk=asked.task).update(status_message=evil, status_at=timezone.now() - timedelta(days=1))
-    shown = ada_browser.get("/inbox/items").text
-    assert "<script>alert" not in shown
-    assert "<strong>bold</strong>" in shown
-    assert "<img" not in shown
+def test_sample_is_offered_and_downloaded(ada_browser: Client, ada: User, report: Agent) -> None:
+    asked = ask(ada, report, FILE, "wells")
+    address = f"/tasks/{asked.task}/samples/wells.csv"
+    for page in ("/inbox", f"/sessions/{asked.context}"):
+        shown = ada_browser.get(page).text
+        assert (address in shown, "answer-wells:wells.csv" in shown) == (True, True), page
+    response = ada_browser.get(address)
+    assert (response.getvalue(), response["Content-Type"]) == (b"well,value\na,1\n", "text/csv")
+    assert "attachment" in response["Content-Disposition"]
+    assert ada_browser.get(address.replace("wells.csv", "other.csv")).status_code == 404
+    Task.objects.filter(pk=asked.task).update(slot=None)
+    assert ada_browser.get(address).status_code == 404
 
 
-def test_many_questions_take_as_many_queries_as_one(
-    ada_browser: Client, ada: User, report: Agent, django_assert_max_num_queries
-) -> None:
-    counts = []
-    for number in (1, 9):
-        for _ in range(number):
-            ask(ada, report)
-        with django_assert_max_num_queries(20) as made:
-            ada_browser.get("/inbox/items")
-        counts.append(len(made))
-    assert counts[0] == counts[1]
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        "wells.csv",
+        [1, None, {}, {"filename": 5, "text": "x"}, {"filename": "", "text": "x"}, {"filename": "a\nb", "text": "x"}],
+        [{"filename": "a.bin", "raw": "no base64!"}, {"filename": "a.csv"}],
+    ],
+)
+def test_wrong_samples_break_no_page(ada_browser: Client, ada: User, report: Agent, given: Any) -> None:
+    ask(ada, report, {**FILE, "x-samples": given}, "wells")
+    page = ada_browser.get("/inbox")
+    assert (page.status_code, "answer-wells" in page.text, "/samples/" in page.text) == (200, True, False)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sample_is_an_answer_with_the_other_fields(ada_browser: Client, ada: User, report: Agent) -> None:
+    plate = {"type": "string", "minLength": 2}
+    form = {"type": "object", "properties": {"wells": FILE, "plate": plate}, "required": ["wells", "plate"]}
+    asked = ask(ada, report, form, "wells")
+
+    def sent(sample: str, **form: str) -> Any:
+        said = {"answers": "1", "task": str(asked.task), "message": str(uuid.uuid4()), "sample": sample, **form}
+        return ada_browser.post(f"/sessions/{asked.context}/messages", said)
+
+    filled = {"answer-plate": "P7"}
+    assert sent("answer-wells:wells.csv").json()["field"] == "answer-plate"
+    for chosen in ("answer-wells:other.csv", "answer-other:wells.csv", "wells.csv"):
+        assert sent(chosen, **filled).status_code == 422, chosen
+    assert sent("answer-wells:wells.csv", **filled).status_code == 201
+    values, file = Message.objects.filter(task=asked.task, role="user").latest("index").parts
+    assert (values["data"], file["filename"], file["mediaType"]) == ({"plate": "P7"}, "wells.csv", "text/csv")
+    assert blobs.content_of(file) == b"well,value\na,1\n"

@@ -14,25 +14,23 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient, Client
 from pydantic_ai.mcp import MCPToolset
 
-import db as database
-import outbound
 from agentkit.llm import mcp_apps
-from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts import quotas
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import User
 from apps.accounts.permissions import Role
 from apps.agents.models import ToolPolicy
 from apps.agents.tool_policies import set_policies
-from apps.engine import accept, approvals
-from apps.features.forks.forking import fork
-from apps.features.model_agents import shown_apps
-from apps.features.sessions import commands, deletion
+from apps.conversations.forks.forking import fork
+from apps.conversations.sessions import commands, deletion
+from apps.engine import accept
+from apps.model_agents import shown_apps
 from apps.record import lineage
 from apps.record.content import blobs
 from apps.record.events import EventType
-from apps.record.execution import Run
-from apps.record.models import Blob, Context, Event, Task
+from apps.record.models import Blob, Context, Event
+from parley import db as database
+from parley import outbound
 from tests.agents.definitions import clerk
 from tests.llm import tool_servers
 from tests.llm.conftest import endpoint
@@ -71,19 +69,6 @@ def address(event: Event, rest: str = "") -> str:
     return f"/sessions/{event.context_id}/apps/{event.index}{rest}"
 
 
-def test_approved_call_brings_its_page(ada: User, said: Any, endpoint: Endpoint, server: ToolServer) -> None:
-    endpoint.replies = [calls(("tell_time", {"zone": "UTC"})), says("Noon.")]
-    receipt = accept.accept(ada.principal, clerk(mcp_servers=[{"url": server.url}]), said())  # its tools ask
-    async_to_sync(carry_out)(receipt.run)
-    task = Task.objects.get(pk=receipt.task)
-    assert not Event.objects.filter(task=task, type=EventType.AGENT_TOOL_RESULT).exists()
-    approvals.decide(ada.principal, task.pk, task.status_event, {DECISION: APPROVE})
-    async_to_sync(carry_out)(Run.objects.get(task=task, state=Run.State.QUEUED).pk)
-    shown = Event.objects.get(task=task, type=EventType.AGENT_TOOL_RESULT)
-    assert shown.payload["result"] == {"time": "12:00"}
-    assert len(shown.payload["app"]["parts"]) == 2
-
-
 def test_frame_has_no_origin_and_shows_the_result(app: Event, ada_browser: Client) -> None:
     answer = ada_browser.get(address(app), headers=FRAME)
     assert (answer.status_code, answer.content) == (200, b"<!doctype html><p>A clock</p>")
@@ -94,38 +79,20 @@ def test_frame_has_no_origin_and_shows_the_result(app: Event, ada_browser: Clien
     assert {name: answer[name] for name in kept} == kept
     assert not answer.cookies
     told = ada_browser.get(address(app, "/result")).json()
-    assert told["arguments"] == {"zone": "UTC"}
-    assert told["result"]["structuredContent"] == {"time": "12:00"}
+    assert (told["arguments"], told["result"]["structuredContent"]) == ({"zone": "UTC"}, {"time": "12:00"})
+    for headers in ({"Sec-Fetch-Dest": "document"}, {}, {"Referer": "https://elsewhere.example/"}):
+        assert ada_browser.get(address(app), headers=headers).status_code == 404, "it is no window of its own"
 
 
-def test_page_is_no_window_of_its_own(app: Event, ada_browser: Client) -> None:
-    for told in ({"Sec-Fetch-Dest": "document"}, {}, {"Referer": "https://elsewhere.example/"}):
-        assert ada_browser.get(address(app), headers=told).status_code == 404
-    assert ada_browser.get(address(app), headers={"Referer": "http://testserver/"}).status_code == 200
-
-
-def test_strangers_find_no_page(app: Event, bob_browser: Client) -> None:
-    for rest in ("", "/result"):
-        assert bob_browser.get(address(app, rest), headers=FRAME).status_code == 404
-    assert bob_browser.post(address(app, "/calls"), {"name": "set_alarm", "arguments": "{}"}).status_code == 404
-    assert Client().get(address(app)).status_code == 302
-
-
-def test_viewers_see_but_do_not_call(app: Event, ada: User, bob: User, bob_browser: Client) -> None:
+def test_viewers_see_but_do_not_call(app: Event, ada: User, bob: User, bob_browser: Client, settings: Any) -> None:
     member(bob, ada, Role.VIEWER)
     commands.share_session(ada.principal, app.context_id, Context.Sharing.WORKSPACE)
-    assert bob_browser.get(address(app), headers=FRAME).status_code == 200
-    refused = bob_browser.post(address(app, "/calls"), {"name": "set_alarm", "arguments": "{}"}, headers=HERE)
-    assert refused.status_code == 403
-    commands.share_session(ada.principal, app.context_id, Context.Sharing.PRIVATE)
-    assert bob_browser.get(address(app), headers=FRAME).status_code == 404
-
-
-def test_operators_switch_hides_what_was_shown(app: Event, ada_browser: Client, settings: Any) -> None:
-    assert f'"address": "{address(app)}"' in ada_browser.get(f"/sessions/{app.context_id}").content.decode()
-    settings.MCP_APPS_ALLOW = []
-    assert ada_browser.get(address(app), headers=FRAME).status_code == 404
-    assert address(app) not in ada_browser.get(f"/sessions/{app.context_id}").content.decode()
+    shown = bob_browser.get(f"/sessions/{app.context_id}").content.decode()
+    assert (bob_browser.get(address(app), headers=FRAME).status_code, address(app) in shown) == (200, True)
+    assert bob_browser.post(address(app, "/calls"), SAID, headers=HERE).status_code == 403
+    settings.MCP_APPS_ALLOW = []  # operators hide them
+    shown = bob_browser.get(f"/sessions/{app.context_id}").content.decode()
+    assert (bob_browser.get(address(app), headers=FRAME).status_code, address(app) in shown) == (404, False)
 
 
 def test_forks_show_it_and_deletion_removes_it(app: Event, ada: User, ada_browser: Client) -> None:
@@ -149,12 +116,19 @@ def allow(event: Event, **policies: str) -> None:
     set_policies(agent, {f"mcp:{name}": policy for name, policy in policies.items()}, None)
 
 
+SAID = {"name": "set_alarm", "arguments": '{"at": "7:00"}'}
+
+
 async def call(client: AsyncClient, event: Event, name: str = "set_alarm", **more: str) -> Any:
-    said = {"name": name, "arguments": '{"at": "7:00"}', **more}
-    return await client.post(address(event, "/calls"), said, headers=HERE)
+    return await client.post(address(event, "/calls"), {**SAID, "name": name, **more}, headers=HERE)
 
 
-async def test_page_calls_its_server_and_the_log_has_it(app: Event, ada: User, ada_at_work: AsyncClient) -> None:
+async def token(client: AsyncClient, event: Event) -> str:
+    """As a press of the button gets it."""
+    return str((await client.post(address(event, "/calls/token"), SAID, headers=HERE)).json()["token"])
+
+
+async def test_page_calls_its_server_on_the_record(app: Event, ada: User, ada_at_work: AsyncClient) -> None:
     result = (await call(ada_at_work, app)).json()["result"]
     assert result["content"] == [{"type": "text", "text": "Alarm at 7:00"}]
     log = await database.run(called, app.context_id)
@@ -169,120 +143,85 @@ async def test_tools_that_are_not_for_pages_are_refused(app: Event, ada_at_work:
     assert await database.run(called, app.context_id) == []
 
 
-@pytest.mark.parametrize("arguments", ["", "[]", "{", '{"at": NaN}', '{"at": 7}'])
+@pytest.mark.parametrize("arguments", ["", "[]", "{", '{"at": NaN}', '{"at": 7}', json.dumps({"at": "x" * 64_000})])
 async def test_arguments_that_do_not_fit_are_refused(app: Event, ada_at_work: AsyncClient, arguments: str) -> None:
     answer = await call(ada_at_work, app, arguments=arguments)
     assert (answer.status_code, bool(answer.json()["error"])) == (422, True)
     assert await database.run(called, app.context_id) == []
 
 
-async def test_policy_ask_needs_a_press_for_this_call(app: Event, ada_at_work: AsyncClient) -> None:
+@pytest.mark.parametrize("trouble", ["never", "ask_two", "other version", "other query", "other site"])
+async def test_calls_beyond_the_agents_rules_are_refused(
+    app: Event, server: ToolServer, ada_at_work: AsyncClient, trouble: str
+) -> None:
+    headers = HERE
+    if trouble in ToolPolicy.Policy.values:
+        await database.run(lambda: allow(app, set_alarm=trouble))
+    elif trouble == "other version":
+        await database.run(clerk)  # without tool servers
+    elif trouble == "other query":
+        await database.run(lambda: clerk(mcp_servers=[{"url": f"{server.url}?tenant=other"}]))
+    else:
+        headers = HERE | {"Sec-Fetch-Site": "cross-site"}
+    answer = await ada_at_work.post(address(app, "/calls"), SAID, headers=headers)
+    assert answer.status_code == 409
+    assert b"/mcp" not in answer.content
+    assert await database.run(called, app.context_id) == []
+
+
+async def test_policy_ask_needs_a_press_for_this_call(app: Event, ada: User, ada_at_work: AsyncClient) -> None:
     await database.run(lambda: allow(app, set_alarm="ask"))
-    asked = (await call(ada_at_work, app)).json()
-    assert "7:00" in asked["asks"]
-    assert "Sets an alarm." in asked["asks"]
+    assert "7:00" in (await call(ada_at_work, app)).json()["asks"]
     assert (await call(ada_at_work, app, token="x")).status_code == 409
-    said = {"name": "set_alarm", "arguments": '{"at": "7:00"}'}
-    given = await ada_at_work.post(address(app, "/calls/token"), said, headers=HERE)
-    token = given.json()["token"]
-    assert (await call(ada_at_work, app, token=token, arguments='{"at": "8:00"}')).status_code == 409
+    given = await token(ada_at_work, app)
+    assert (await call(ada_at_work, app, token=given, arguments='{"at": "8:00"}')).status_code == 409
     assert await database.run(called, app.context_id) == []
-    token = (await ada_at_work.post(address(app, "/calls/token"), said, headers=HERE)).json()["token"]
-    assert "result" in (await call(ada_at_work, app, token=token)).json()
-    assert (await call(ada_at_work, app, token=token)).status_code == 409  # it is good once
-    [audited] = [one async for one in AuditEntry.objects.filter(action=AuditAction.TOOL_APPROVED)]
+    given = await token(ada_at_work, app)
+    assert "result" in (await call(ada_at_work, app, token=given)).json()
+    assert (await call(ada_at_work, app, token=given)).status_code == 409  # it is good once
+    audited = await AuditEntry.objects.aget(action=AuditAction.TOOL_APPROVED)
     assert audited.details["tool"] == "set_alarm"
-
-
-@pytest.mark.parametrize("policy", ["never", "ask_two"])
-async def test_stricter_policies_refuse_a_page(app: Event, ada_at_work: AsyncClient, policy: str) -> None:
-    assert policy in ToolPolicy.Policy.values
-    await database.run(lambda: allow(app, set_alarm=policy))
-    assert (await call(ada_at_work, app)).status_code == 409
-    assert await database.run(called, app.context_id) == []
-
-
-async def test_allowed_in_the_session_runs_for_its_page(app: Event, ada: User, ada_at_work: AsyncClient) -> None:
-    await database.run(lambda: allow(app, set_alarm="ask"))
     await Context.objects.filter(pk=app.context_id).aupdate(approved_tools=[f"{ada.pk} clerk mcp:set_alarm"])
-    assert "result" in (await call(ada_at_work, app)).json()
+    assert "result" in (await call(ada_at_work, app)).json(), "it is allowed for the session"
 
 
-async def test_server_that_the_agent_lost_is_not_called(app: Event, ada_at_work: AsyncClient) -> None:
-    await database.run(clerk)  # a version without tool servers
-    assert (await call(ada_at_work, app)).status_code == 409
-
-
-async def test_page_has_its_own_quota(
-    app: Event, ada_at_work: AsyncClient, settings: Any, monkeypatch: pytest.MonkeyPatch
+async def test_calls_of_pages_have_their_own_quota(
+    app: Event, ada: User, ada_at_work: AsyncClient, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ACTS_PER_MINUTE = 0
-    monkeypatch.setattr(quotas, "APP_CALLS_PER_MINUTE", 1)
-    await database.run(lambda: allow(app, set_alarm="ask"))
-    said = {"name": "set_alarm", "arguments": '{"at": "7:00"}'}
-    assert "asks" in (await call(ada_at_work, app)).json()
-    token = (await ada_at_work.post(address(app, "/calls/token"), said, headers=HERE)).json()["token"]
-    assert "result" in (await call(ada_at_work, app, token=token)).json()  # an approved call counts once
-    assert (await call(ada_at_work, app)).status_code == 429
-    refused = await ada_at_work.post(address(app, "/calls/token"), said, headers=HERE)
-    assert (refused.status_code, bool(refused.json()["error"])) == (429, True)
-
-
-async def test_few_calls_run_at_a_time(
-    app: Event, ada: User, ada_at_work: AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(quotas, "APP_CONNECTIONS", 1)
     close = quotas.open_app_call(await database.run(lambda: ada.principal))
-    assert (await call(ada_at_work, app)).status_code == 429
+    assert (await call(ada_at_work, app)).status_code == 429, "another call is under way"
     close()
-    assert (await call(ada_at_work, app)).status_code == 200
+    monkeypatch.setattr(quotas, "APP_CALLS_PER_MINUTE", 1)
+    await database.run(lambda: allow(app, set_alarm="ask"))
+    given = await token(ada_at_work, app)
+    assert "result" in (await call(ada_at_work, app, token=given)).json()  # an approved call counts once
+    for ending in ("/calls", "/calls/token"):
+        assert (await ada_at_work.post(address(app, ending), SAID, headers=HERE)).status_code == 429
 
 
-async def test_large_arguments_are_refused_unrecorded(app: Event, ada_at_work: AsyncClient) -> None:
-    answer = await call(ada_at_work, app, arguments=json.dumps({"at": "x" * 64_000}))
-    assert answer.status_code == 422
-    assert await database.run(called, app.context_id) == []
-
-
-async def test_large_results_are_stored_as_files(app: Event, ada_at_work: AsyncClient, settings: Any) -> None:
-    settings.INLINE_PART_BYTES = 10
-    result = (await call(ada_at_work, app)).json()["result"]
-    kept = await Event.objects.aget(context=app.context_id, type="agent_tool_result", task=None)
-    [part] = kept.payload["whole"]["parts"]
-    assert json.loads(await database.run(blobs.content_of, part)) == result
-    assert (await Blob.objects.aget(sha256=part["stored"]["sha256"])).uses == 1
-
-
-@pytest.mark.parametrize("answered", [True, False])
-async def test_slow_server_is_given_up(
-    app: Event, ada_at_work: AsyncClient, monkeypatch: pytest.MonkeyPatch, answered: bool
+@pytest.mark.parametrize("trouble", ["", "slow answer", "slow server"])
+async def test_results_are_files_and_slow_servers_given_up(
+    app: Event, ada_at_work: AsyncClient, settings: Any, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     async def wait(*_: object) -> None:
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(shown_apps, "CALL_SECONDS", 2.0)
-    monkeypatch.setattr(MCPToolset, "call_tool_for_app" if answered else "list_tools", wait)
+    settings.INLINE_PART_BYTES = 10
+    if trouble:
+        monkeypatch.setattr(shown_apps, "CALL_SECONDS", 2.0)
+        monkeypatch.setattr(MCPToolset, "call_tool_for_app" if trouble == "slow answer" else "list_tools", wait)
     answer = await call(ada_at_work, app)
-    log = await database.run(called, app.context_id)
-    if answered:
-        assert answer.json()["result"]["isError"]
-        assert [kind for kind, _ in log] == ["agent_tool_call", "agent_tool_result"]
-    else:
-        assert (answer.status_code, log) == (409, [])
-        assert "/mcp" not in answer.json()["error"]
-
-
-async def test_servers_differ_by_their_query(app: Event, server: ToolServer, ada_at_work: AsyncClient) -> None:
-    await database.run(lambda: clerk(mcp_servers=[{"url": f"{server.url}?tenant=other"}]))
-    answer = await call(ada_at_work, app)
-    assert answer.status_code == 409
-    assert "/mcp" not in answer.json()["error"]
-
-
-async def test_other_sites_cannot_call(app: Event, ada_at_work: AsyncClient) -> None:
-    elsewhere = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "empty"}
-    said = {"name": "set_alarm", "arguments": "{}"}
-    assert (await ada_at_work.post(address(app, "/calls"), said, headers=elsewhere)).status_code == 409
+    if trouble == "slow server":
+        assert (answer.status_code, await database.run(called, app.context_id)) == (409, [])
+        return
+    assert bool(answer.json()["result"].get("isError")) is bool(trouble)
+    kept = await Event.objects.aget(context=app.context_id, type="agent_tool_result", task=None)
+    if not trouble:
+        [part] = kept.payload["whole"]["parts"]
+        assert json.loads(await database.run(blobs.content_of, part)) == answer.json()["result"]
+        assert (await Blob.objects.aget(sha256=part["stored"]["sha256"])).uses == 1
 
 
 def test_client_api_names_the_page_and_links_it(app: Event, ada: User, ada_browser: Client) -> None:

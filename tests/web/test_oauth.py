@@ -2,21 +2,23 @@
 
 import base64
 import hashlib
-import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import jwt
 import pytest
 from allauth.idp.oidc.models import Client as Program
 from allauth.idp.oidc.models import Token
 from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test import Client, RequestFactory
+from django.urls import reverse
 from django.utils import timezone
 
 from apps.a2a.authentication import authenticate
 from apps.accounts import quotas
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.authentication import BadCredentials, OpenStream, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.people import links
@@ -74,8 +76,8 @@ def token(**asked: str):
     return post("/oauth/token", **{"client_id": "program", "client_secret": SECRET, **asked})
 
 
-def by_itself(scope: str = READ, **more: str) -> str:
-    answer = token(grant_type="client_credentials", scope=scope, **more)
+def by_itself(scope: str = READ) -> str:
+    answer = token(grant_type="client_credentials", scope=scope)
     assert answer.status_code == 200, answer.content
     return answer.json()["access_token"]
 
@@ -105,33 +107,40 @@ def exchange(code: str, verifier: str = VERIFIER):
     return token(grant_type="authorization_code", code=code, redirect_uri=BACK, code_verifier=verifier)
 
 
-def test_client_credentials_act_for_the_clients_owner_within_their_scopes(program, ada):
+def granted(browser: Client) -> dict:
+    return exchange(code_of(allow(browser, ask(browser), [READ]))).json()
+
+
+def renewed(refresh_token: str, **more: str):
+    return token(grant_type="refresh_token", refresh_token=refresh_token, **more)
+
+
+def test_client_credentials_act_for_the_clients_owner(program, ada):
     caller = who(by_itself(READ))
     assert (caller.user_id, caller.may(READ), caller.may(WRITE), caller.may(KEYS)) == (ada.pk, True, False, False)
-    assert token(grant_type="client_credentials", scope=KEYS).json()["error"] == "invalid_scope"
-    assert token(grant_type="client_credentials", scope=READ, client_secret="guess").status_code == 401
+    for wrong, refused in [
+        ({"scope": KEYS}, (400, "invalid_scope")),
+        ({"client_secret": "guess"}, (401, "invalid_client")),
+        ({"resource": "https://elsewhere.example/"}, (400, "invalid_target")),
+    ]:
+        answer = token(**{"grant_type": "client_credentials", "scope": READ} | wrong)
+        assert (answer.status_code, answer.json()["error"]) == refused, wrong
 
 
-def test_a_person_allows_a_program_what_it_asks_for_or_less(program, bob_browses, bob):
+def test_person_allows_a_program_less_than_asked(program, bob_browses, bob):
     page = ask(bob_browses)
     assert "ada@example.org" in page.content.decode()  # whose program it is
     assert f"form-action 'self' {urlsplit(BACK).scheme}://{urlsplit(BACK).netloc}" in page["Content-Security-Policy"]
-    code = code_of(allow(bob_browses, page, [READ]))
-    answer = exchange(code).json()
+    answer = exchange(code_of(allow(bob_browses, page, [READ]))).json()
     caller = who(answer["access_token"])
     assert (caller.user_id, caller.scopes) == (bob.pk, {READ})
-    renewed = token(grant_type="refresh_token", refresh_token=answer["refresh_token"]).json()
-    assert who(renewed["access_token"]).scopes == {READ}
+    for wrong, error in (({"scope": "keys:write"}, "scope"), ({"resource": "https://elsewhere.example/"}, "target")):
+        assert renewed(answer["refresh_token"], **wrong).json()["error"] == f"invalid_{error}"
+    assert who(renewed(answer["refresh_token"]).json()["access_token"]).scopes == {READ}
 
 
 def test_second_use_of_refresh_token_ends_its_grant(program, bob_browses):
-    def granted() -> dict:
-        return exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
-
-    def renewed(refresh_token: str):
-        return token(grant_type="refresh_token", refresh_token=refresh_token)
-
-    stolen, other = granted(), granted()
+    stolen, other = granted(bob_browses), granted(bob_browses)
     first = renewed(stolen["refresh_token"]).json()
     second = renewed(first["refresh_token"]).json()
     assert renewed(stolen["refresh_token"]).json()["error"] == "invalid_grant"
@@ -145,11 +154,11 @@ def test_second_use_of_refresh_token_ends_its_grant(program, bob_browses):
 
 @pytest.mark.services("of two uses at once, the database's locks let one through")
 def test_simultaneous_uses_of_refresh_token_end_grant(program, bob_browses):
-    first = exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
+    first = granted(bob_browses)
 
     def renew(_: int):
         try:
-            return token(grant_type="refresh_token", refresh_token=first["refresh_token"])
+            return renewed(first["refresh_token"])
         finally:
             connection.close()
 
@@ -160,131 +169,82 @@ def test_simultaneous_uses_of_refresh_token_end_grant(program, bob_browses):
         who(answers[0].json()["access_token"])
 
 
-def test_refused_request_leaves_refresh_token_usable(program, bob_browses):
-    answer = exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
-    asked = {"grant_type": "refresh_token", "refresh_token": answer["refresh_token"]}
-    assert token(**asked, scope="keys:write").json()["error"] == "invalid_scope"
-    assert token(**asked, resource="https://elsewhere.example/").json()["error"] == "invalid_target"
-    assert token(**asked).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        f"{BACK}?redirect=https://evil.example",
-        f"{BACK};evil",
-        f"{BACK}/",
-        f"{BACK}#",
-        "https://PROGRAM.example/back",
-        "https://program.example:443/back",
-        "https://program.example@evil.example/back",
-        "http://127.0.0.1:9000/other",
-        "http://127.0.0.1:9000@evil.example/app",
-        "http://localhost:9000/app",
-        "",
-    ],
-)
-def test_redirect_address_matches_to_the_letter(program, bob_browses, address):
+def test_redirect_address_matches_to_the_letter(program, bob_browses):
     Program.objects.update(redirect_uris=f"{BACK}\nhttp://127.0.0.1/app")
-    for prompt in ("", "none"):
-        refused = ask(bob_browses, redirect_uri=address, prompt=prompt)
-        assert (refused.status_code, refused.headers.get("Location")) == (400, None)
+    hosts = ("PROGRAM.example", "program.example:443", "program.example@evil.example")
+    addresses = [f"{BACK}{more}" for more in ("?redirect=https://evil.example", ";evil", "/", "#")]
+    addresses += [f"https://{host}/back" for host in hosts] + ["http://localhost:9000/app", "https://evil.example/"]
+    for address in (*addresses, "http://127.0.0.1:9000/other", "http://127.0.0.1:9000@evil.example/app", ""):
+        for browser, prompt in ((bob_browses, ""), (bob_browses, "none"), (Client(), "none"), (Client(), "login none")):
+            refused = ask(browser, redirect_uri=address, prompt=prompt)
+            assert (refused.status_code, refused.headers.get("Location")) == (400, None), address
+    own = "http://127.0.0.1:9000/app"  # an app on this machine chooses its port
+    assert allow(bob_browses, ask(bob_browses, redirect_uri=own), [READ])["Location"].startswith(f"{own}?code=")
 
 
-def test_app_on_this_machine_chooses_its_port(program, bob_browses):
-    Program.objects.update(redirect_uris="http://127.0.0.1:1/app\nhttp://[::1]/app")
-    for address in ("http://127.0.0.1:9000/app", "http://[::1]:9000/app"):
-        page = ask(bob_browses, redirect_uri=address)
-        assert allow(bob_browses, page, [READ])["Location"].startswith(f"{address}?code=")
-
-
-def test_signed_out_leads_only_to_registered_addresses(program, bob, bob_browses):
+def test_signed_out_leads_only_to_registered_addresses(program, bob_browses):
     hint = exchange(code_of(allow(bob_browses, ask(bob_browses, "openid", nonce="n"), ["openid"]))).json()["id_token"]
     for address, leads in ((BACK, True), (f"{BACK}?next=https://evil.example", False), ("evil.app://x", False)):
         asked = {"client_id": "program", "id_token_hint": hint, "post_logout_redirect_uri": address}
-        answer = Client().get("/oauth/logout", asked)
-        assert (answer.headers.get("Location") == address) == leads
+        assert (Client().get("/oauth/logout", asked).headers.get("Location") == address) == leads
 
 
-@pytest.mark.parametrize("prompt", ["none", "login none"])
-def test_program_learns_that_nobody_is_signed_in(program, prompt):
-    answer = ask(Client(), "openid", nonce="n", prompt=prompt)
-    assert answer.status_code == 302
-    assert parse_qs(urlsplit(answer["Location"]).query) | {"error_description": []} == {
-        "error": ["login_required"], "state": ["s"], "error_description": [],
-    }  # fmt: skip
-    assert answer["Location"].startswith(f"{BACK}?")
-    assert ask(Client(), prompt=prompt, redirect_uri="https://evil.example/").status_code == 400
-
-
-def test_program_without_consent_learns_so(program, bob_browses):
-    assert "error=consent_required" in ask(bob_browses, "openid", nonce="n", prompt="none")["Location"]
-
-
-def test_a_code_counts_once_and_a_second_use_ends_its_tokens(program, bob_browses):
-    code = code_of(allow(bob_browses, ask(bob_browses), [READ]))
-    answer = exchange(code).json()
-    assert who(answer["access_token"]).is_known
-    assert exchange(code).status_code == 400
-    assert token(grant_type="refresh_token", refresh_token=answer["refresh_token"]).status_code == 400
-    with pytest.raises(BadCredentials):
-        who(answer["access_token"])
-
-
-def test_a_code_is_of_no_use_without_its_verifier_and_none_is_given_without_pkce(program, bob_browses):
-    code = code_of(allow(bob_browses, ask(bob_browses), [READ]))
-    assert exchange(code, "w" * 64).status_code == 400
-    assert ask(bob_browses, code_challenge="").status_code == 400
-    assert ask(bob_browses, code_challenge_method="plain")["Location"].startswith(f"{BACK}?error=")
-    assert 'name="request"' not in ask(bob_browses, redirect_uri="https://evil.example/").content.decode()
-
-
-def test_who_refuses_or_is_not_signed_in_gives_no_code(program, bob_browses):
-    refused = allow(bob_browses, ask(bob_browses), [READ], "cancel")
-    assert "error=access_denied" in refused["Location"]
+def test_program_learns_that_nobody_agreed(program, bob_browses):
+    silent, refused = {"scope": "openid", "nonce": "n"}, allow(bob_browses, ask(bob_browses), [READ], "cancel")
+    for answer, error in [
+        (ask(Client(), prompt="none", **silent), "login_required"),
+        (ask(Client(), prompt="login none", **silent), "login_required"),
+        (ask(bob_browses, prompt="none", **silent), "consent_required"),
+        (refused, "access_denied"),
+    ]:
+        told = parse_qs(urlsplit(answer["Location"]).query)
+        assert answer["Location"].startswith(f"{BACK}?")
+        assert (told["error"], told["state"]) == ([error], ["s"])
     assert ask(Client())["Location"].startswith("/sign-in?next=")
     checking = Client(enforce_csrf_checks=True)
     checking.cookies = bob_browses.cookies
     assert allow(checking, ask(bob_browses), [READ]).status_code == 403
 
 
-def test_openid_says_who_it_is_by_a_token_that_the_key_set_verifies(program, bob_browses, bob):
-    import jwt
+def test_second_use_of_a_code_ends_its_tokens(program, bob_browses):
+    code = code_of(allow(bob_browses, ask(bob_browses), [READ]))
+    answer = exchange(code).json()
+    assert who(answer["access_token"]).is_known
+    assert exchange(code).status_code == 400
+    assert renewed(answer["refresh_token"]).status_code == 400
+    with pytest.raises(BadCredentials):
+        who(answer["access_token"])
 
+
+def test_code_needs_its_verifier(program, bob_browses):
+    code = code_of(allow(bob_browses, ask(bob_browses), [READ]))
+    assert exchange(code, "w" * 64).status_code == 400
+    assert ask(bob_browses, code_challenge="").status_code == 400
+    assert ask(bob_browses, code_challenge_method="plain")["Location"].startswith(f"{BACK}?error=")
+
+
+def test_openid_says_who_it_is_and_whether_verified(program, bob_browses, bob):
     page = ask(bob_browses, "openid email profile", nonce="n")
     answer = exchange(code_of(allow(bob_browses, page, ["openid", "email", "profile"]))).json()
-    browser = Client()
-    keys = jwt.PyJWKSet.from_dict(browser.get("/oauth/jwks.json").json())
-    configuration = browser.get("/.well-known/openid-configuration").json()
-    claims = jwt.decode(
-        answer["id_token"], keys.keys[0].key, ["RS256"], audience="program", issuer=configuration["issuer"]
-    )
-    assert (claims["email"], claims["email_verified"], claims["name"], claims["nonce"]) == (
-        bob.email,
-        False,
-        "Bob",
-        "n",
-    )
-    told = browser.get("/oauth/userinfo", headers={"Authorization": f"Bearer {answer['access_token']}"}).json()
-    assert (told["email"], told["email_verified"], told["sub"]) == (bob.email, False, claims["sub"])
-    assert who(answer["access_token"]).scopes == frozenset()
+    keys = jwt.PyJWKSet.from_dict(Client().get("/oauth/jwks.json").json())
+    issuer = Client().get("/.well-known/openid-configuration").json()["issuer"]
+    claims = jwt.decode(answer["id_token"], keys.keys[0].key, ["RS256"], audience="program", issuer=issuer)
+    told = [claims[name] for name in ("email", "email_verified", "name", "nonce")]
+    assert told == [bob.email, False, "Bob", "n"]
 
-
-def test_openid_says_that_an_address_is_verified_once_its_person_confirmed_it(program, bob_browses, bob):
-    links.change_address(bob, "robert@example.org")
-    page = ask(bob_browses, "openid email", nonce="n")
-    answer = exchange(code_of(allow(bob_browses, page, ["openid", "email"]))).json()
-
-    def told() -> tuple[str, bool]:
+    def info() -> tuple[str, str, bool]:
         said = Client().get("/oauth/userinfo", headers={"Authorization": f"Bearer {answer['access_token']}"}).json()
-        return said["email"], said["email_verified"]
+        return said["sub"], said["email"], said["email_verified"]
 
-    assert told() == ("robert@example.org", True)
+    assert info() == (claims["sub"], bob.email, False)
+    assert who(answer["access_token"]).scopes == frozenset()
+    links.change_address(bob, "robert@example.org")
+    assert info()[1:] == ("robert@example.org", True)
     User.objects.filter(pk=bob.pk).update(email="bob@elsewhere.example")  # by an operator
-    assert told() == ("bob@elsewhere.example", False)
+    assert info()[1:] == ("bob@elsewhere.example", False)
 
 
-def test_a_device_gets_a_token_once_its_person_has_confirmed_the_code(device, bob_browses, bob, settings):
+def test_device_gets_token_once_its_person_confirmed(device, bob_browses, bob, settings):
     settings.IDP_OIDC_DEVICE_CODE_INTERVAL = 0
     begun = post("/oauth/device/code", client_id="device", scope=f"{READ} {WRITE}").json()
     asked = {"grant_type": DEVICE, "device_code": begun["device_code"], "client_id": "device"}
@@ -309,22 +269,19 @@ def test_token_for_an_agent_finds_no_other(program, echo, countdown):
         authenticate(f"Bearer {access_token}", "countdown", RequestFactory().get("/"))
     listed = async_to_sync(Caller(access_token).get)("/agents").body["items"]
     assert [one["slug"] for one in listed] == ["echo"]
-
-
-def test_a_resource_of_somebody_else_gets_no_token(program):
-    asked = {"grant_type": "client_credentials", "scope": READ, "resource": "https://elsewhere.example/"}
-    refused = token(**asked)
-    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_target")
-
-
-def test_checking_a_token_is_one_query_with_and_without_the_agent(program, echo):
-    access_token = by_itself()
     assert counted(authenticate, f"Bearer {access_token}", "echo", OpenStream()) == 1
     assert counted(who, access_token) == 1
 
 
 def test_an_ended_token_is_refused_everywhere(program, ada):
-    def ended(end) -> None:
+    revoked = {"client_id": "program", "client_secret": SECRET}
+    for end in (
+        lambda given: Client().post("/oauth/revoke", revoked | {"token": given}),
+        lambda _: Token.objects.update(expires_at=timezone.now()),
+        lambda _: User.objects.filter(pk=ada.pk).update(is_active=False),
+        lambda _: Program.objects.all().delete(),
+    ):
+        User.objects.filter(pk=ada.pk).update(is_active=True)
         access_token = by_itself()
         assert who(access_token).is_known
         end(access_token)
@@ -335,55 +292,91 @@ def test_an_ended_token_is_refused_everywhere(program, ada):
         answer = async_to_sync(Caller(access_token).get)("/agents")
         assert (answer.status, 'error="invalid_token"' in answer.headers["www-authenticate"]) == (401, True)
 
-    asked = {"client_id": "program", "client_secret": SECRET}
-    ended(lambda access_token: Client().post("/oauth/revoke", {**asked, "token": access_token}))
-    ended(lambda _: Token.objects.update(expires_at=timezone.now()))
-    ended(lambda _: User.objects.filter(pk=ada.pk).update(is_active=False))
-    User.objects.filter(pk=ada.pk).update(is_active=True)
-    ended(lambda _: Program.objects.all().delete())
 
-
-def test_requests_for_tokens_are_counted_by_address(program, settings):
-    settings.OAUTH_REQUESTS_PER_MINUTE = 1
-    by_itself()
-    refused = token(grant_type="client_credentials", scope=READ)
-    assert (refused.status_code, refused.json()["error"]) == (429, "temporarily_unavailable")
-    assert int(refused["Retry-After"]) > 0
-
-
-def test_failures_are_counted_by_client_and_address(program, settings):
+def test_requests_and_failures_are_counted(program, settings):
     settings.OAUTH_FAILURES_PER_MINUTE = 2
     for client in ("program", "unknown", "\0"):
         wrong = {"grant_type": "client_credentials", "client_id": client, "client_secret": "guess"}
         assert [token(**wrong).status_code for _ in range(3)] == [401, 401, 429]
-        refused = post("/oauth/revoke", client_id=client, client_secret="guess", token="x")
-        assert (refused.status_code, int(refused["Retry-After"]) > 0) == (429, True)
+        assert post("/oauth/revoke", client_id=client, client_secret="guess", token="x").status_code == 429
     by_header = {"Authorization": "Basic " + base64.b64encode(b"program:guess").decode()}
     assert Client().post("/oauth/token", headers=by_header).status_code == 429
     form = urlencode({"grant_type": "client_credentials", "client_id": "program", "client_secret": SECRET})
-    elsewhere = Client(REMOTE_ADDR="192.0.2.1").post("/oauth/token", form, "application/x-www-form-urlencoded")
-    assert elsewhere.status_code == 200
+    settings.OAUTH_REQUESTS_PER_MINUTE = 1
+    elsewhere = Client(REMOTE_ADDR="192.0.2.1")
+    answers = [elsewhere.post("/oauth/token", form, "application/x-www-form-urlencoded") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert (answers[1].json()["error"], int(answers[1]["Retry-After"]) > 0) == ("temporarily_unavailable", True)
 
 
-def test_metadata_lead_from_a_resource_to_its_tokens(settings):
-    base = settings.PUBLIC_BASE_URL
+def test_metadata_lead_from_a_resource_to_its_tokens(program, settings):
+    base, resource = settings.PUBLIC_BASE_URL, "/.well-known/oauth-protected-resource"
     for path in ("", "/a2a", "/a2a/echo", "/api/v1", "/v1", "/mcp", "/agui/echo"):
-        told = Client().get(f"/.well-known/oauth-protected-resource{path}").json()
+        told = Client().get(resource + path).json()
         assert (told["resource"], told["authorization_servers"]) == (base + path, [base])
-    assert "agent:echo" in Client().get("/.well-known/oauth-protected-resource/a2a/echo").json()["scopes_supported"]
-    assert Client().get("/.well-known/oauth-protected-resource/elsewhere").status_code == 404
+    assert "agent:echo" in Client().get(f"{resource}/a2a/echo").json()["scopes_supported"]
+    assert Client().get(f"{resource}/elsewhere").status_code == 404
     server = Client().get("/.well-known/oauth-authorization-server", headers={"Host": "localhost"}).json()
-    assert server["issuer"] == base
-    assert server["code_challenge_methods_supported"] == ["S256"]
+    assert (server["issuer"], server["code_challenge_methods_supported"]) == (base, ["S256"])
     urls = [value for name, value in server.items() if name.endswith(("_endpoint", "_uri"))]
-    assert all(url.startswith(f"{base}/oauth/") for url in urls), json.dumps(server)
-
-
-def test_where_oauth_is_off_there_is_nothing_of_it(program, settings):
+    assert all(url.startswith(f"{base}/oauth/") for url in urls), urls
     access_token = by_itself()
     settings.OAUTH_ENABLED = False
-    for path in ("/.well-known/openid-configuration", "/.well-known/oauth-protected-resource", "/oauth/authorize"):
+    for path in ("/.well-known/openid-configuration", resource, "/oauth/authorize"):
         assert Client().get(path).status_code == 404
     assert token(grant_type="client_credentials").status_code == 404
     with pytest.raises(BadCredentials):
         who(access_token)
+
+
+PAGE = "/settings/programs"
+NEW = {"name": "A service", "kind": "service", "redirect_uris": "", "scopes": [READ]}
+
+
+def test_only_safe_programs_are_registered(ada_browser, ada, echo):
+    new = NEW | {"current_password": "correct horse"}
+    for wrong in (
+        {"current_password": "guess"},
+        {"scopes": ["keys:write"]},
+        {"kind": "site"},
+        {"kind": "app", "redirect_uris": "http://program.example/back"},
+        {"kind": "app", "redirect_uris": "javascript://localhost/%0aalert(1)"},
+    ):
+        assert ada_browser.post(PAGE, new | wrong).status_code == 422, wrong
+    shown = ada_browser.post(PAGE, new).text
+    made = Program.objects.get()
+    secret = re.search(r'id="client-secret">([^<]+)<', shown)[1]
+    assert secret not in ada_browser.get(PAGE).text
+    asked = {"client_id": made.pk, "client_secret": secret, "scope": f"{READ} agent:echo"}
+    access_token = post("/oauth/token", grant_type="client_credentials", **asked).json()["access_token"]
+    caller = who(access_token)
+    assert (caller.user_id, caller.scopes, caller.agents) == (ada.pk, {READ}, {"echo"})
+    ada_browser.post(f"{PAGE}/{made.pk}/delete")
+    with pytest.raises(BadCredentials):
+        who(access_token)
+    actions = AuditEntry.objects.filter(group="program").order_by("pk").values_list("action", flat=True)
+    assert list(actions) == [AuditAction.PROGRAM_CREATED, AuditAction.PROGRAM_DELETED]
+
+
+def test_who_allowed_a_program_ends_it(program, bob_browses, bob):
+    access_token = granted(bob_browses)["access_token"]
+    assert "The program" in bob_browses.get(PAGE).content.decode()
+    assert bob_browses.post(f"{PAGE}/{program.pk}/end").status_code == 302
+    with pytest.raises(BadCredentials):
+        who(access_token)
+    assert not Token.objects.filter(user=bob).exists()
+    actions = AuditEntry.objects.filter(group="program").order_by("pk").values_list("action", "object_key")
+    assert list(actions) == [(AuditAction.PROGRAM_ALLOWED, "program"), (AuditAction.PROGRAM_ENDED, "program")]
+
+
+def test_operators_register_programs_with_known_scopes(admin_client, ada):
+    page = reverse("admin:allauth_idp_oidc_client_add")
+    values = {"name": "Robot", "owner": ada.pk, "type": "confidential", "grant_types": "client_credentials"}
+    values |= {"redirect_uris": BACK, "scopes": "tasks:read\nagent:echo"}
+    assert "scopes" in admin_client.post(page, values | {"scopes": "root"}).context["adminform"].form.errors
+    shown = admin_client.post(page, values)
+    made = Program.objects.get()
+    assert (made.get_scopes(), made.owner) == (["tasks:read", "agent:echo"], ada)
+    assert (made.check_secret(shown.context["secret"]), "no-store" in shown["Cache-Control"]) == (True, True)
+    for name, args in (("changelist", []), ("change", [made.pk])):
+        assert admin_client.get(reverse(f"admin:allauth_idp_oidc_client_{name}", args=args)).status_code == 200

@@ -1,77 +1,153 @@
-"""Lists of sessions and agents, an agent's page, and error pages."""
+"""What all pages share: the service worker, how times are written, and how large scripts may be."""
 
-from django.contrib.auth.models import Group
-from django.db import OperationalError
+import gzip
+import re
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
 
-from apps.agents.models import Agent
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
 
+from apps.accounts.models import User
+from apps.conversations.sharing import shares
+from apps.engine.accept import Receipt
+from apps.record.models import Context
+from apps.web.service_worker import PRECACHED
+from parley.faces import clock
+from parley.faces.clock import Clock
 
-def test_sessions_are_listed_for_their_owner_whatever_the_time_zone_and_though_the_agent_is_switched_off(
-    bob_browser, finished, ada_browser, echo
-):
-    assert str(finished.context) not in bob_browser.get("/").text
-    for zone in ["Europe/Vienna", "Nowhere/Else", "../../etc/passwd", ""]:
-        ada_browser.cookies["zone"] = zone
-        assert "Today" in ada_browser.get("/").text, zone
-    Agent.objects.update(is_enabled=False)
-    assert ada_browser.get(f"/sessions/{finished.context}").status_code == 200
-
-
-def test_an_agent_of_another_group_is_neither_listed_nor_found(ada_browser, ada, echo):
-    echo.access = Agent.Access.GROUPS
-    echo.save()
-    echo.groups.add(group := Group.objects.create(name="researchers"))
-    assert "/agents/echo" not in ada_browser.get("/agents").text
-    assert ada_browser.get("/agents/echo").status_code == 404
-    ada.groups.add(group)
-    assert ada_browser.get("/agents/echo").status_code == 200
+pytestmark = pytest.mark.django_db
 
 
-def test_what_cannot_be_a_short_name_is_no_agent(ada_browser, db):
-    for path in ("/agents/%00", "/agents/%00/try", "/agents/%00/credentials"):
-        assert ada_browser.get(path).status_code == 404, path
-    assert ada_browser.post("/agents/%00/try/token").status_code == 404
+def test_worker_is_never_cached_and_installable(client):
+    answer = client.get("/sw.js")
+    assert answer.headers["Content-Type"].startswith("text/javascript")
+    assert ("no-store" in answer.headers["Cache-Control"], "{{" in answer.text) == (True, False)
+    assert re.search(r'FILES = "files-[0-9a-f]{12}"', answer.text)
+    told = client.get("/app.webmanifest")
+    assert told["Content-Type"] == "application/manifest+json"
+    icons = {(one["sizes"], one["purpose"]) for one in told.json()["icons"]}
+    assert icons >= {("192x192", "any"), ("512x512", "maskable")}
 
 
-def test_what_is_not_there_and_what_broke_is_said_without_internals(ada_browser, echo, monkeypatch):
-    answer = ada_browser.get("/nowhere")
-    assert answer.status_code == 404
-    assert 'href="/"' in answer.text
-    ada_browser.raise_request_exception = False
-    monkeypatch.setattr("apps.web.agents.search", None)
-    answer = ada_browser.get("/agents")
-    assert answer.status_code == 500
-    assert "Something went wrong" in answer.text
-    assert "NoneType" not in answer.text
+def test_worker_keeps_pages_and_no_secrets_or_downloads(client, ada_browser):
+    kept, session = pattern(client, "PAGE"), uuid.uuid4()
+    for path in ("/", "/agents", "/agents/echo", "/inbox", f"/sessions/{session}", f"/tasks/{session}"):
+        assert kept.search(path), path
+    refused = ("/api/v1/sessions", "/admin/", "/settings/credentials", "/sign-in", f"/sessions/{session}/artifacts.zip")
+    for path in (*refused, f"/sessions/{session}/messages/1/0", f"/files/{session}/abc", "/shared/token", "/token"):
+        assert not kept.search(path), path
+    assert [name for name in PRECACHED if not finders.find(name)] == []
+    assert "ada" not in ada_browser.get("/offline").text.lower()
 
 
-def test_a_page_whose_database_is_away_can_be_tried_again(ada_browser, monkeypatch):
-    def away(*args, **kwargs):
-        raise OperationalError("the server at db.internal closed the connection")
-
-    ada_browser.raise_request_exception = False
-    monkeypatch.setattr("apps.web.agents.search", away)
-    answer = ada_browser.get("/agents")
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    assert "reload" in answer.text
-    assert "db.internal" not in answer.text
+def test_worker_forgets_pages_where_people_change(client):
+    welcome = reverse("web:welcome", args=["MQ", "set-password"])
+    for path in (reverse("web:sign-in"), reverse("web:sign-out"), welcome, reverse("web:settings-delete")):
+        assert pattern(client, "SIGNING").search(path), path
 
 
-def test_a_conversation_costs_few_queries(ada_browser, finished, django_assert_max_num_queries):
-    with django_assert_max_num_queries(20):
-        ada_browser.get(f"/sessions/{finished.context}")
+def pattern(client: Client, name: str) -> re.Pattern[str]:
+    """A pattern of the worker's script."""
+    found = re.search(rf"const {name} = /(.+)/;", client.get("/sw.js").text)
+    return re.compile(found[1].replace(r"\/", "/"))
 
 
-def test_an_agent_that_is_not_well_says_so_to_all_and_why_to_operators(ada_browser, ada, echo):
-    assert "Does not work now" not in ada_browser.get("/agents/echo").text
-    Agent.objects.update(health="unavailable", ailment="The module 'gone' cannot be imported.")
-    for path in ("/agents", "/agents/echo", "/find"):
-        page = ada_browser.get(path).text
-        assert "Does not work now" in page
-        assert "cannot be imported" not in page
-    ada.is_staff = True
-    ada.save()
-    for path in ("/agents", "/agents/echo"):
-        assert "The module &#x27;gone&#x27; cannot be imported." in ada_browser.get(path).text
-    Agent.objects.update(health="degraded")
-    assert "Often fails" in ada_browser.get("/agents").text
+def test_shared_words_wait_in_the_composer(ada_browser):
+    shared = ada_browser.post("/share", {"title": "Otters", "text": "a & b", "url": "https://example.org"})
+    assert shared["Location"] == "/?text=Otters%0Aa+%26+b%0Ahttps%3A%2F%2Fexample.org"
+
+
+AFTERNOON = datetime(2020, 9, 5, 15, 4, 9, tzinfo=UTC)
+
+
+def test_clock_is_of_the_browsers_first_language() -> None:
+    american, british = "Sep 5, 2020, 3:04 PM", "5 Sep 2020, 15:04"
+    for languages, written in {
+        ("en-US,en;q=0.9", "en"): american,
+        ("en-GB", "de-AT, en-US", "*;q=nonsense", ""): british,
+        ("en-AU", "zh-Hant-TW"): "5 Sep 2020, 3:04 PM",
+        ("fr-CA",): "Sep 5, 2020, 15:04",
+    }.items():
+        for language in languages:
+            with clock.override(clock.clock_for(language)):
+                assert clock.written(AFTERNOON) == written, language
+    assert (clock.written(timezone.now().replace(hour=15, minute=4)), clock.written(None)) == ("15:04", "")
+    assert clock.written(AFTERNOON, "seconds") == "5 Sep, 15:04:09"
+    with timezone.override("Asia/Tokyo"), clock.override(Clock(12)):
+        assert clock.written(AFTERNOON, "year") == "6 Sep 2020, 12:04 AM"
+        assert clock.written(AFTERNOON, "utc") == "5 Sep 2020, 15:04 UTC"
+
+
+def test_page_is_written_in_its_readers_time(ada_browser: Client, finished: Receipt) -> None:
+    Context.objects.filter(pk=finished.context).update(updated_at=AFTERNOON)
+    ada_browser.cookies["zone"] = "Asia/Tokyo"
+    for language, told, written in (("en-US", "12", "Sep 6, 2020, 12:04 AM"), ("de", "24", "6 Sep 2020, 00:04")):
+        for path in ("/", "/?part=list"):
+            page = ada_browser.get(path, headers={"Accept-Language": language}).text
+            assert written in page
+            assert path != "/" or f'data-clock="{told}"' in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_times_of_shared_pages_are_utc(ada: User, client: Client, finished: Receipt) -> None:
+    _, token = shares.create_share(ada.principal, finished.context, lifetime=timedelta(days=7))
+    page = client.get(f"/shared/{token}", headers={"Accept-Language": "en-US"}).text
+    times = re.findall(r"<time[^>]*>([^<]*\d:\d\d[^<]*)</time>", page)
+    assert {time[-4:] for time in times} == {" UTC"}
+
+
+def test_no_page_or_script_formats_times_itself() -> None:
+    """`|moment` in templates, `format.js` in scripts."""
+    templates = [path for path in (ROOT / "templates").rglob("*.html") if "admin" not in path.parts]
+    own = [path.name for path in templates if re.search(r"\|(date|time):\"", path.read_text())]
+    scripts = [path for path in (ROOT / "static/js").rglob("*.js") if path.name != "format.js"]
+    own += [path.name for path in scripts if re.search(r"DateTimeFormat|toLocale(Time|Date)?String", path.read_text())]
+    assert len(templates) > 50
+    assert own == []
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS, TEMPLATES = ROOT / "static/js", ROOT / "templates"
+MOST_COMPRESSED_BYTES = 60_000  # of our scripts, for a page
+NAMED = re.compile(r"""(?:src|href)="\{% static '(js/[\w/.-]+)' %\}\"""")
+EXTENDED = re.compile(r'\{% extends "([\w/.-]+)" %\}')
+IMPORTED = re.compile(r'^(?:import|export)\b[^;"]*"(\.[^"]+)";', re.MULTILINE)
+
+
+@cache
+def named(template: str) -> frozenset[Path]:
+    """The scripts that a template and those that it extends name."""
+    text = (TEMPLATES / template).read_text()
+    above = [script for one in EXTENDED.findall(text) for script in named(one)]
+    return frozenset([*(ROOT / "static" / name for name in NAMED.findall(text)), *above])
+
+
+def imported(scripts: Iterable[Path]) -> set[Path]:
+    """These and all that they import at once; not what they import later, by `import()`."""
+    found: set[Path] = set()
+    due = [script.resolve() for script in scripts]
+    while due:
+        if (script := due.pop()) not in found:
+            found.add(script)
+            due += [(script.parent / name).resolve() for name in IMPORTED.findall(script.read_text())]
+    return found
+
+
+def compressed(files: Iterable[Path]) -> int:
+    return sum(len(gzip.compress(one.read_bytes())) for one in files)
+
+
+def test_each_page_has_60_kilobytes_of_our_scripts() -> None:
+    found = (path for path in TEMPLATES.glob("*/[!_]*.html") if path.parent.name not in ("admin", "api"))
+    pages = {path.name: named(f"{path.parent.name}/{path.name}") for path in found}
+    sizes = {name: compressed(imported(scripts)) for name, scripts in pages.items() if scripts}
+    assert sizes.keys() >= {"home.html", "session.html", "inbox.html", "agent.html", "task.html", "plan_run.html"}
+    assert SCRIPTS / "session/state.js" in imported(pages["session.html"]), "imports of imports count"
+    assert {name: size for name, size in sizes.items() if not 0 < size <= MOST_COMPRESSED_BYTES} == {}

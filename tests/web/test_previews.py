@@ -13,8 +13,8 @@ from django.test import Client
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.conversations.pages.previews import files, tables, trees
 from apps.record.content import blobs
-from apps.web.previews import files, tables, trees
 from tests.web import telling
 
 Look = Callable[..., str]
@@ -42,15 +42,13 @@ def rows(html: str) -> list[list[str]]:
 
 
 class TestText:
-    def test_markdown_is_laid_out_and_its_source_is_there_too(self, look: Look) -> None:
+    def test_markdown_is_laid_out_and_has_its_source(self, look: Look) -> None:
         part = telling.text("# Notes", "text/markdown")
         assert "<h1>Notes</h1>" in look(part, "n.md")
         assert "# Notes" in words(look(part, "n.md", "?as=source"))
-        assert rows(look(telling.text("a,b\nx,2\n"), "t.csv")) == [["x", "2"]]
-        assert "tree-key" in look(telling.text('{"a": 1}'), "t.json")
 
     def test_nothing_that_a_file_says_is_obeyed(self, look: Look) -> None:
-        kinds_of = {
+        for name, part in {
             "a": telling.text(EVIL),
             "a.md": telling.text(EVIL, "text/markdown"),
             "a.html": telling.text(EVIL, "text/html"),
@@ -58,14 +56,13 @@ class TestText:
             "a.json": {"data": {EVIL: EVIL}},
             "a.svg": telling.text(f"<svg>{EVIL}</svg>", "image/svg+xml"),
             "a.py": telling.text(EVIL, "text/x-python"),
-        }
-        for name, part in kinds_of.items():
+        }.items():
             for query in ("", "?as=source"):
                 shown = look(part, name, query)
                 assert "<script" not in shown, name
                 assert "onerror=alert" not in re.sub(r"&lt;.*?&gt;", "", shown), name
 
-    def test_only_the_beginning_of_a_large_file_is_read(self, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_large_files_are_read_in_part(self, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
         [part] = blobs.store_large([telling.text("a,b\n" * 1_500_000)])  # 6 MB
         beginning_of, content_of = blobs.head_of, blobs.content_of
@@ -82,23 +79,47 @@ class TestText:
             assert len(shown) < 700_000
         assert max(asked) <= files.READ_BYTES
 
-    def test_what_is_empty_or_cannot_be_shown_says_so(self, look: Look) -> None:
-        assert words(look(telling.text("", "text/csv"), "t.csv")) == "This file is empty."
-        assert words(look(telling.raw(b"", "text/plain"), "t.txt")) == "This file is empty."
-        assert "Download it to open it." in look(telling.raw(b"PK\x03\x04", "application/zip"), "z.zip")
+    def test_drawings_and_html_are_shown_in_frames(self, look: Look) -> None:
+        assert '/dot.png/0?look" alt="dot.png"' in look(telling.picture(), "dot.png")
+        part = telling.text('<svg xmlns="http://www.w3.org/2000/svg"><circle/></svg>', "image/svg+xml")
+        assert '<img class="preview-picture"' in look(part, "d.svg")
+        assert "<circle" not in look(part, "d.svg", "?as=source")
+        shown = look(telling.text("<h1>Hi</h1>", "text/html"), "page.html")
+        assert (" sandbox></iframe>" in shown, "<h1>" in shown) == (True, False)
+
+    def test_later_parts_wait_and_links_are_safe(self, ada_browser: Client, ada: User, echo: Agent) -> None:
+        parts = [telling.text(f"part {number}", filename=f"p{number}.txt") for number in range(5)]
+        parts += [{"url": f"{scheme}//there.example/", "filename": "x"} for scheme in ("javascript:", "https:")]
+        receipt = telling.begun(ada, echo)
+        with telling.ledger.writing(receipt.context) as log:
+            telling.work(log, receipt)
+            for number, part in enumerate(parts):
+                telling.chunk(log, receipt, "set", part, append=number > 0)
+            log.add(telling.EventType.AGENT_COMPLETE, {"artifacts": ["set"]}, task=receipt.task)
+        shown = ada_browser.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/set/look").text
+        assert [f"part {number}" in shown for number in range(5)] == [True, True, True, False, False]
+        assert shown.count(">Show</button>") == 2
+        assert "javascript:" not in shown
+        assert 'href="https://there.example/" target="_blank" rel="noopener noreferrer nofollow"' in shown
+
+    def test_empty_and_broken_files_say_so(self, look: Look) -> None:
+        many = "a,b\n" + "x,y\n" * 1234
+        for content, told in [
+            ("", "This file is empty."),
+            (many, "200 of 1,234 rows. Download the file to see all."),
+            ('"' + "x" * 200_000 + '"', "This cannot be read as a table."),
+        ]:
+            assert told in words(look(telling.text(content, "text/csv"), "t.csv"))
 
 
-class TestEncodings:
-    def test_a_text_is_read_in_what_it_is_written_in(self) -> None:
-        for encoding in ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252"]:
-            assert files.text_of("Größe;Tiefe\n".encode(encoding)) == "Größe;Tiefe\n", encoding
-        content = "Глубина".encode("koi8-r")
-        assert files.text_of(content, "text/plain; charset=koi8-r") == "Глубина"
-        assert files.text_of("ä".encode(), "text/plain; charset=ascii") == "ä"
-        for odd in ("rot13", "zip", "idna", "unicode_escape", "nonsense"):
-            assert files.text_of(b"\\u0041", f"text/plain; charset={odd}") == "\\u0041"
-        assert files.text_of("aä".encode()[:-1], is_cut=True) == "a"
-        assert files.text_of("aä".encode()[:-1]) == "aÃ"
+def test_encoding_is_found() -> None:
+    for encoding in ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252"]:
+        assert files.text_of("Größe;Tiefe\n".encode(encoding)) == "Größe;Tiefe\n", encoding
+    assert files.text_of("Глубина".encode("koi8-r"), "text/plain; charset=koi8-r") == "Глубина"
+    assert files.text_of("ä".encode(), "text/plain; charset=ascii") == "ä"
+    for odd in ("rot13", "zip", "idna", "unicode_escape", "nonsense"):
+        assert files.text_of(b"\\u0041", f"text/plain; charset={odd}") == "\\u0041"
+    assert files.text_of("aä".encode()[:-1], is_cut=True) == "a"
 
 
 class TestTables:
@@ -106,22 +127,22 @@ class TestTables:
 
     def test_rows_are_sorted_up_down_and_not(self, look: Look) -> None:
         part = telling.text(self.TEXT, "text/csv")
-        unsorted = [["b", "10"], ["A", "9"], ["c", ""]]
-        assert rows(look(part, "t.csv")) == unsorted
-        up = look(part, "t.csv", "?as=table&sort=1")
-        assert rows(up) == [["A", "9"], ["b", "10"], ["c", ""]]  # numeric order; empty values last
-        assert up.count('aria-sort="ascending"') == 1
-        down = look(part, "t.csv", "?as=table&sort=1&down")
-        assert rows(down) == [["b", "10"], ["A", "9"], ["c", ""]]
-        assert "preview?as=table&sort=1&down" in unescape(up)
-        assert rows(look(part, "t.csv", "?as=table&sort=0")) == [["A", "9"], ["b", "10"], ["c", ""]]  # ignoring case
-        for sort in ["7", "-1", "9999999999", "x", "²", ""]:
-            assert rows(look(telling.text(self.TEXT, "text/csv"), "t.csv", f"?sort={sort}"))[0] == ["b", "10"], sort
+        for query, first in [
+            ("", ["b", "A", "c"]),
+            ("?as=table&sort=1", ["A", "b", "c"]),  # numeric order; empty values last
+            ("?as=table&sort=1&down", ["b", "A", "c"]),
+            ("?as=table&sort=0", ["A", "b", "c"]),  # ignoring case
+            *((f"?sort={odd}", ["b", "A", "c"]) for odd in ("7", "-1", "9999999999", "x", "²", "")),
+        ]:
+            assert [row[0] for row in rows(look(part, "t.csv", query))] == first, query
 
-    def test_a_table_has_its_delimiter_its_numbers_by_value_and_rows_of_one_length(self) -> None:
-        for delimiter in [",", ";", "\t", "|"]:
+    def test_delimiter_is_found(self) -> None:
+        for delimiter in (",", ";", "\t", "|"):
             text = "\n".join(delimiter.join(row) for row in (["a", "b"], ["1.5", '"x,y;z"'], ["2", ""])) + "\n"
             assert tables.table_of(text).rows[0] == ["1.5", "x,y;z"], delimiter
+        assert tables.table_of("a,b\n1\n1,2,3\n").rows == [["1", "", ""], ["1", "2", "3"]]
+
+    def test_numbers_are_sorted_by_value(self) -> None:
         for cells, in_order in [
             (["1,5", "10,25", "2"], ["1,5", "2", "10,25"]),
             (["1,000", "999", "12,345.6"], ["999", "1,000", "12,345.6"]),
@@ -130,28 +151,16 @@ class TestTables:
             (["1" * 50, "2"], ["1" * 50, "2"]),
         ]:
             text = "n;\n" + "".join(f'"{cell}";\n' for cell in cells)
-            assert [row[0] for row in tables.table_of(text, tables.Order(0)).rows] == in_order, cells
-        assert tables.table_of("a,b\n1\n1,2,3\n").rows == [["1", "", ""], ["1", "2", "3"]]
-
-    def test_it_says_how_much_is_not_shown_and_what_is_no_table_is_text(self, look: Look) -> None:
-        head = ",".join(f"c{number}" for number in range(50))
-        many = f"{head}\n" + (",".join("x" * 50) + "\n") * 1234
-        shown = look(telling.text(many, "text/csv"), "t.csv")
-        assert "100 of 1,234 rows. Download the file to see all. 10 more columns are not shown." in words(shown)
-        assert len(rows(shown)) == 100
-        shown = look(telling.text('"' + "x" * 200_000 + '"', "text/csv"), "t.csv")
-        assert "This cannot be read as a table. Here is its text." in shown
+            assert [row[0] for row in tables.table_of(text, tables.Order(0)).rows] == in_order
 
 
 class TestTrees:
-    def test_an_object_is_a_tree_with_its_numbers_as_they_are_written(self, look: Look) -> None:
+    def test_json_keeps_numbers_and_says_where_it_breaks(self, look: Look) -> None:
         text = '{"a": 1.50, "a": 12345678901234567890123, "b": [true, null, "x"], "c": {}}'
         shown = words(look(telling.text(text, "application/json"), "t.json"))
         assert "4 members a: 1.50 a: 12345678901234567890123 b: 3 items 0: true 1: null 2: x c: empty" in shown
-
-    def test_broken_json_says_where_and_shows_its_text(self, look: Look) -> None:
         shown = words(look(telling.text('{"a": 1,\n "b" 2}', "application/json"), "t.json"))
-        assert "This is no valid JSON: line 2, column 6. Here is its text." in shown
+        assert "line 2, column 6" in shown
         assert '"b" 2 }' in shown
 
     def test_what_is_nested_deeply_or_large_is_bounded(self, look: Look) -> None:
@@ -162,38 +171,3 @@ class TestTrees:
         tree = trees.tree_of(json.dumps([[{"a": "x" * 100}] * 500] * 500))
         assert tree.count("<li") < trees.MOST_NODES * 1.2
         assert "… and 300 more." in tree
-
-
-class TestFrames:
-    def test_a_picture_is_shown_a_drawing_never_as_markup_and_html_in_a_sandbox(self, look: Look) -> None:
-        assert '/dot.png/0?look" alt="dot.png"' in look(telling.picture(), "dot.png")
-        part = telling.text('<svg xmlns="http://www.w3.org/2000/svg"><circle/></svg>', "image/svg+xml")
-        assert '<img class="preview-picture"' in look(part, "d.svg")
-        assert "<circle" not in look(part, "d.svg", "?as=source")
-        shown = look(telling.text("<h1>Hi</h1>", "text/html"), "page.html")
-        assert " sandbox></iframe>" in shown
-        assert "<h1>" not in shown
-
-
-class TestArtifacts:
-    """Artifacts of several parts, and access."""
-
-    def address(self, receipt: telling.Receipt, name: str = "notes.md") -> str:
-        return f"/sessions/{receipt.context}/artifacts/{receipt.task}/{name}"
-
-    def test_its_parts_are_shown_and_those_that_follow_wait(self, ada_browser: Client, ada: User, echo: Agent) -> None:
-        receipt = telling.begun(ada, echo)
-        with telling.ledger.writing(receipt.context) as log:
-            telling.work(log, receipt)
-            for number in range(5):
-                part = telling.text(f"part {number}", filename=f"p{number}.txt")
-                telling.chunk(log, receipt, "set", part, append=number > 0)
-            telling.chunk(log, receipt, "set", {"url": "javascript:alert(1)", "filename": "away"}, append=True)
-            telling.chunk(log, receipt, "set", {"url": "https://there.example/", "filename": "there"}, append=True)
-            log.add(telling.EventType.AGENT_COMPLETE, {"artifacts": ["set"]}, task=receipt.task)
-            telling.status(log, receipt, "completed", "Done.")
-        shown = ada_browser.get(f"{self.address(receipt, 'set')}/look").text
-        assert [f"part {number}" in shown for number in range(5)] == [True, True, True, False, False]
-        assert shown.count(">Show</button>") == 2
-        assert "javascript:" not in shown
-        assert 'href="https://there.example/" target="_blank" rel="noopener noreferrer nofollow"' in shown

@@ -38,6 +38,10 @@ def sign_in(client: Client, user: User):
     return client.post("/sign-in", {"username": user.email, "password": PASSWORD}, follow=True)
 
 
+def is_signed_in(browser: Client) -> bool:
+    return browser.get("/inbox").status_code == 200
+
+
 def confirm(client: Client, address: str):
     """Open a page that asks for the password first."""
     asked = client.get(address, follow=True)
@@ -71,32 +75,32 @@ def use_at_sign_in(client: Client, passkey: Passkey, **more: str):
 
 
 class TestApp:
-    def test_signing_in_takes_its_code_which_works_once(self, ada, app):
+    def test_signing_in_takes_its_code_once(self, ada, app):
         page = sign_in(Client(), ada)
         assert page.redirect_chain[-1][0] == "/sign-in/code"
         browser, code = page.client, totp(app)
-        assert browser.get("/inbox")["Location"].startswith("/sign-in")
+        assert not is_signed_in(browser)
         assert browser.post("/sign-in/code", {"code": "000000"}).status_code == 200
         assert browser.post("/sign-in/code", {"code": code})["Location"] == "/"
-        assert browser.get("/inbox").status_code == 200
+        assert is_signed_in(browser)
         again = sign_in(Client(), ada).client
         assert again.post("/sign-in/code", {"code": code}).status_code == 200
 
-    def test_a_recovery_code_works_in_its_place_and_once(self, ada, app, ada_browser):
+    def test_recovery_code_works_in_its_place_once(self, ada, app, ada_browser):
         codes = re.findall(r"<li><code>(\d+)</code>", ada_browser.get(f"{SECURITY}/recovery-codes").text)
         assert len(codes) == 10
         for expected in (302, 200):
             browser = sign_in(Client(), ada).client
             assert browser.post("/sign-in/code", {"code": codes[0]}).status_code == expected
 
-    def test_many_codes_cannot_be_tried(self, ada, app):
+    def test_few_codes_can_be_tried(self, ada, app):
         browser = sign_in(Client(), ada).client
         for number in range(10):
             browser.post("/sign-in/code", {"code": f"{number:06}"})
         assert browser.post("/sign-in/code", {"code": totp(app)}).status_code == 200
-        assert browser.get("/inbox")["Location"].startswith("/sign-in")
+        assert not is_signed_in(browser)
 
-    def test_its_secret_is_encrypted_and_outlives_a_rotation_of_the_master_key(self, ada, app, settings):
+    def test_its_secret_outlives_a_new_master_key(self, ada, app, settings):
         stored = Authenticator.objects.get(type="totp").data["secret"]
         assert app not in stored
         settings.MASTER_KEY = f"{(new := new_key())},{settings.MASTER_KEY}"
@@ -104,19 +108,18 @@ class TestApp:
         settings.MASTER_KEY = new
         assert sign_in(Client(), ada).client.post("/sign-in/code", {"code": totp(app)}).status_code == 302
 
-    def test_a_sign_in_link_does_not_replace_the_second_factor(self, ada, app):
+    def test_sign_in_link_does_not_replace_it(self, ada, app):
         browser = Client()
         form = browser.get(sign_in_link(ada).partition("8000")[2], follow=True).redirect_chain[-1][0]
         new = {"new_password1": "a longer staple battery", "new_password2": "a longer staple battery"}
         assert browser.post(form, new)["Location"] == "/sign-in/code"
-        assert browser.get("/inbox")["Location"].startswith("/sign-in")
+        assert not is_signed_in(browser)
 
     @pytest.mark.django_db(transaction=True)  # entries are written after the commit
-    def test_removing_it_asks_again_and_both_are_audited(self, ada, app, browser_of):
+    def test_removing_it_asks_again_and_is_audited(self, ada, app, browser_of):
         other = browser_of(ada)
         asked = other.post(f"{SECURITY}/app/remove")["Location"]
         assert asked.startswith("/confirm?")
-        assert Authenticator.objects.filter(type="totp").exists()
         assert other.post(asked, {"password": "guess"}).status_code == 200
         assert Authenticator.objects.filter(type="totp").exists()
         assert other.post(asked, {"password": PASSWORD}).status_code == 302
@@ -126,30 +129,30 @@ class TestApp:
 
 
 class TestPasskey:
-    def test_it_signs_in_alone_and_leads_to_the_page_that_was_asked_for(self, ada, passkey):
+    def test_it_signs_in_alone_to_the_asked_page(self, ada, passkey):
         browser = Client()
         assert use_at_sign_in(browser, passkey, next="/agents")["Location"] == "/agents"
-        assert browser.get("/inbox").status_code == 200
-        entry = AuditEntry.objects.filter(action=AuditAction.SIGNED_IN).latest("number")
-        assert entry.actor_key == str(ada.pk)
+        assert is_signed_in(browser)
+        assert AuditEntry.objects.filter(action=AuditAction.SIGNED_IN).latest("number").actor_key == str(ada.pk)
 
-    def test_another_key_an_old_answer_and_a_disabled_account_are_refused(self, ada, passkey, subtests):
-        stranger = Passkey()
-        stranger.id, stranger.user_handle = passkey.id, passkey.user_handle
-        with subtests.test("another key"):
-            assert use_at_sign_in(Client(), stranger)["Location"] == "/sign-in"
-        with subtests.test("an old answer"):
-            browser = Client()
-            first = browser.get("/sign-in/passkey", headers={"Accept": "application/json"}).json()["request_options"]
-            browser.get("/sign-in/passkey", headers={"Accept": "application/json"})
-            assert browser.post("/sign-in/passkey", {"credential": passkey.used(first)})["Location"] == "/sign-in"
-        with subtests.test("disabled"):
+    @pytest.mark.parametrize("wrong", ["another key", "old answer", "disabled account"])
+    def test_wrong_answers_are_refused(self, ada, passkey, wrong):
+        browser, leads = Client(), "/sign-in"
+        headers = {"Accept": "application/json"}
+        options = browser.get("/sign-in/passkey", headers=headers).json()["request_options"]
+        used = passkey
+        if wrong == "another key":
+            used = Passkey()
+            used.id, used.user_handle = passkey.id, passkey.user_handle
+        elif wrong == "old answer":
+            browser.get("/sign-in/passkey", headers=headers)
+        else:
             User.objects.filter(pk=ada.pk).update(is_active=False)
-            browser = Client()
-            assert use_at_sign_in(browser, passkey)["Location"] == "/sign-in/inactive"
-            assert browser.get("/inbox")["Location"].startswith("/sign-in")
+            leads = "/sign-in/inactive"
+        assert browser.post("/sign-in/passkey", {"credential": used.used(options)})["Location"] == leads
+        assert not is_signed_in(browser)
 
-    def test_it_confirms_secrets_for_who_has_no_password(self, ada, passkey, ada_browser, browser_of):
+    def test_it_confirms_where_there_is_no_password(self, ada, passkey, browser_of):
         ada.set_unusable_password()
         ada.save()
         browser = browser_of(ada)
@@ -161,23 +164,11 @@ class TestPasskey:
         answer = browser.post(asked.redirect_chain[-1][0], {"credential": used})
         assert (answer.status_code, ada.api_keys.count()) == (200, 1), "the request goes on"
 
-    def test_somebody_elses_is_not_found(self, passkey, bob, bob_browser):
+    def test_somebody_elses_is_not_found(self, ada, passkey, bob, browser_of):
         bob.set_password(PASSWORD)
         bob.save()
-        bob_browser.force_login(bob)
-        number = Authenticator.objects.get(type="webauthn").pk
-        confirm(bob_browser, f"{SECURITY}/passkeys/add")
+        browser, number = browser_of(bob), Authenticator.objects.get(type="webauthn").pk
+        confirm(browser, f"{SECURITY}/passkeys/add")
         for end in ("remove", "name"):
-            assert bob_browser.get(f"{SECURITY}/passkeys/{number}/{end}").status_code == 404
-            assert bob_browser.post(f"{SECURITY}/passkeys/{number}/{end}").status_code == 404
-
-
-def test_operators_may_need_a_second_factor(ada, ada_browser, settings):
-    User.objects.filter(pk=ada.pk).update(is_staff=True, is_superuser=True)
-    assert ada_browser.get("/admin/").status_code == 200
-    settings.MFA_FOR_OPERATORS = True
-    assert ada_browser.get("/admin/accounts/user/")["Location"] == SECURITY
-    made = Passkey()
-    page = confirm(ada_browser, f"{SECURITY}/passkeys/add")
-    ada_browser.post(f"{SECURITY}/passkeys/add", {"credential": made.created(options_in(page)["creation_options"])})
-    assert ada_browser.get("/admin/").status_code == 200
+            for answer in (browser.get, browser.post):
+                assert answer(f"{SECURITY}/passkeys/{number}/{end}").status_code == 404

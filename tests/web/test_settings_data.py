@@ -1,6 +1,7 @@
-"""Exporting a person's data, and deleting their account."""
+"""Exporting a person's data, deleting their account, and importing: a file is shown before it is imported."""
 
 import io
+import re
 import zipfile
 
 import pytest
@@ -9,26 +10,30 @@ from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.files.storage import default_storage
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db.models import CASCADE, SET_NULL
-from django.test import AsyncClient
 
-import db
 from agentkit import Completed
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, Membership, User
+from apps.accounts.pages.erasure import STAYS, erase_account
 from apps.agents.models import Agent
+from apps.conversations.sessions import commands
+from apps.conversations.sessions.deletion import delete_sessions_of_deleted_accounts
+from apps.conversations.uploads.models import Upload
+from apps.credentials.models import Credential
 from apps.engine import accept
-from apps.features.credentials.models import Credential
-from apps.features.sessions import commands
-from apps.features.sessions.deletion import delete_sessions_of_deleted_accounts
+from apps.optional.transfers import exports, importing
+from apps.optional.transfers.formats import Skip
+from apps.optional.transfers.models import Export
 from apps.record.lookup import author_names
 from apps.record.models import Context, Message, Task
-from apps.transfers import exports
-from apps.transfers.models import Export
-from apps.web.settings.erasure import STAYS, erase_account
+from parley import db
 from tests.members import member
+from tests.transfers import samples
 from tests.web import telling
+from tests.work.hand import published_keys
 from tests.working import begin, end
 
 PASSWORD = "correct horse"
@@ -36,44 +41,26 @@ DELETE = {"email": "ada@example.org", "current_password": PASSWORD}
 
 
 class TestExport:
-    def test_it_is_started_shown_downloaded_and_deleted(self, ada, ada_browser, monkeypatch):
-        monkeypatch.setattr("apps.web.settings.data.publish_export", lambda: None)
-        assert ada_browser.post("/settings/data/export")["Location"] == "/settings/data"
-        export = Export.objects.get(owner=ada)
-        shown = ada_browser.get("/settings/data/exports")
-        assert (shown.context["exports"], shown.context["is_exporting"]) == ([export], True)
-        ada_browser.post("/settings/data/export")
-        assert Export.objects.count() == 1
-        exports.make_next()
-        assert not ada_browser.get("/settings/data").context["is_exporting"]
-        address = f"/settings/data/exports/{export.pk}"
-        assert f"{address}/file" in ada_browser.get("/settings/data/exports").text
-        ada_browser.post(f"{address}/delete")
-        assert ada_browser.get("/settings/data/exports").context["exports"] == []
-        assert ada_browser.get(f"{address}/file").status_code == 404
-
     @pytest.mark.django_db(transaction=True)
-    async def test_the_file_is_a_zip_and_nobody_elses(self, ada, ada_at_work, bob, browser_of):
-        export = await db.run(exports.start, ada.principal)
+    async def test_export_is_started_and_downloaded(self, ada_at_work, monkeypatch):
+        published_keys(monkeypatch)
+        assert (await ada_at_work.get("/settings/data/export"))["Location"] == "/settings/data"
+        assert not await Export.objects.aexists(), "a link starts nothing"
+        for _ in range(2):
+            await ada_at_work.post("/settings/data/export")
+        export = await Export.objects.aget()
         address = f"/settings/data/exports/{export.pk}/file"
         assert (await ada_at_work.get(address)).status_code == 404, "it is not made yet"
-        await db.run(exports.make_next)
+        await db.run(exports.make, export.pk)
+        assert address in (await ada_at_work.get("/settings/data/exports")).text
         answer = await ada_at_work.get(address)
         pieces = [piece async for piece in answer.streaming_content]
         assert "profile.json" in zipfile.ZipFile(io.BytesIO(b"".join(pieces))).namelist()
         assert answer["Content-Disposition"].startswith("attachment")
-        his = AsyncClient()
-        await his.aforce_login(bob)
-        assert (await his.get(address)).status_code == 404
 
-    def test_nobody_exports_without_signing_in_or_by_a_link(self, client, ada, ada_browser):
-        assert client.post("/settings/data/export")["Location"].startswith("/sign-in")
-        ada_browser.get("/settings/data/export")
-        assert not Export.objects.exists()
-
-    def test_it_goes_with_the_account(self, ada, ada_browser):
+    def test_export_goes_with_the_account(self, ada, ada_browser):
         export = exports.start(ada.principal)
-        exports.make_next()
+        exports.make(export.pk)
         export.refresh_from_db()
         ada_browser.post("/settings/data/delete", DELETE)
         assert not default_storage.exists(export.file)
@@ -81,19 +68,15 @@ class TestExport:
 
 
 class TestDeleting:
-    def test_it_takes_the_address_and_the_password(self, ada, ada_browser, subtests):
-        for wrong in ({"email": "bob@example.org"}, {"email": ""}, {"current_password": "guess"}):
-            with subtests.test(**wrong):
-                assert ada_browser.post("/settings/data/delete", {**DELETE, **wrong}).status_code == 422
-        assert User.objects.get(pk=ada.pk).is_active
-
-    def test_access_ends_at_once_everywhere_and_nothing_names_the_person(self, client, ada, ada_browser, browser_of):
+    def test_access_ends_and_nothing_names_the_person(self, client, ada, ada_browser, browser_of):
         other = browser_of(ada)
         _, text = ApiKey.issue(ada, "laptop")
         for row in (ada, ada.personal_workspace):
             LogEntry.objects.log_actions(ada.pk, [row], CHANGE, "Changed.")
-        answer = ada_browser.post("/settings/data/delete", DELETE)
-        assert answer.status_code == 200
+        for wrong in ({"email": "bob@example.org"}, {"email": ""}, {"current_password": "guess"}):
+            assert ada_browser.post("/settings/data/delete", {**DELETE, **wrong}).status_code == 422
+        assert User.objects.get(pk=ada.pk).is_active
+        assert ada_browser.post("/settings/data/delete", DELETE).status_code == 200
         for browser in (ada_browser, other):
             assert browser.get("/inbox")["Location"].startswith("/sign-in")
         with pytest.raises(BadCredentials):
@@ -106,35 +89,30 @@ class TestDeleting:
         gone = AuditEntry.objects.get(action=AuditAction.USER_DELETED)
         assert (gone.actor_key, gone.actor_name) == (str(ada.pk), "ada@example.org")
 
-    def test_sessions_and_their_work_go_and_those_of_others_stay(self, ada, bob, echo, ada_browser, finished):
-        running = telling.begun(ada, echo)
-        theirs = telling.finished(bob, echo, {})
+    def test_own_rows_go_and_those_of_others_stay(self, ada, bob, echo, countdown, ada_browser, finished):
+        running, theirs = telling.begun(ada, echo), telling.finished(bob, echo, {})
+        Credential.objects.create(agent=echo, user=ada, service="Calendar", auth_type="api_key", secret="s3cret")
+        for agent, access in ((echo, Agent.Access.AUTHENTICATED), (countdown, Agent.Access.WORKSPACE)):
+            Agent.objects.filter(pk=agent.pk).update(workspace=ada.personal_workspace, access=access)
         ada_browser.post("/settings/data/delete", DELETE)
-        assert delete_sessions_of_deleted_accounts() == 2
+        assert [delete_sessions_of_deleted_accounts() for _ in range(2)] == [2, 0]
         for receipt in (finished, running):
             assert Context.objects.get(pk=receipt.context).deleted_at is not None
             assert not Task.objects.filter(pk=receipt.task).exists()
         assert Message.objects.filter(context=theirs.context).exists()
-        assert delete_sessions_of_deleted_accounts() == 0
-
-    def test_credentials_go_and_agents_that_others_use_stay(self, ada, echo, countdown, ada_browser):
-        Credential.objects.create(agent=echo, user=ada, service="Calendar", auth_type="api_key", secret="s3cret")
-        Agent.objects.filter(pk=echo.pk).update(workspace=ada.personal_workspace, access=Agent.Access.AUTHENTICATED)
-        own = {"workspace": ada.personal_workspace, "access": Agent.Access.WORKSPACE}
-        Agent.objects.filter(pk=countdown.pk).update(**own)
-        ada_browser.post("/settings/data/delete", DELETE)
         assert not Credential.objects.exists()
-        assert Agent.objects.get(pk=echo.pk).is_enabled
-        assert not Agent.objects.get(pk=countdown.pk).is_enabled
+        assert dict(Agent.objects.values_list("slug", "is_enabled")) == {"echo": True, "countdown": False}
 
     def test_the_last_operator_stays(self, ada, bob, ada_browser):
+        def deleted() -> bool:
+            return ada_browser.post("/settings/data/delete", DELETE).status_code == 200
+
         User.objects.filter(pk=ada.pk).update(is_staff=True, is_superuser=True)
-        assert ada_browser.post("/settings/data/delete", DELETE).status_code == 422
+        assert not deleted()
         User.objects.filter(pk=bob.pk).update(is_staff=True)
-        assert ada_browser.post("/settings/data/delete", DELETE).status_code == 422, "nobody could make operators"
-        assert User.objects.get(pk=ada.pk).is_active
+        assert not deleted(), "nobody could make operators"
         User.objects.filter(pk=bob.pk).update(is_superuser=True)
-        assert ada_browser.post("/settings/data/delete", DELETE).status_code == 200
+        assert deleted()
 
 
 IN_THE_EXPORT = {
@@ -185,14 +163,14 @@ def relations():
             yield f"{relation.related_model._meta.label_lower}.{relation.field.name}", relation
 
 
-def test_each_table_about_a_person_is_in_the_export_or_left_out_for_a_reason():
-    """A new one fails here: add it to `apps/transfers/archive.py`, or say why not."""
+def test_each_table_about_a_person_is_exported():
+    """A new one fails here: add it to `apps/optional/transfers/archive.py`, or say why not."""
     names = {name for name, relation in relations() if relation.on_delete is not SET_NULL or name in IN_THE_EXPORT}
     assert names - IN_THE_EXPORT.keys() - LEFT_OUT.keys() == set()
 
 
 class TestWhatIsErased:
-    def test_is_each_row_about_the_person_but_those_that_stay_for_a_reason(self, ada, bob, ada_browser):
+    def test_rows_about_the_person_go(self, ada, bob, ada_browser):
         EmailAddress.objects.create(user=ada, email="ada@example.org", verified=True, primary=True)
         Authenticator.objects.create(user=ada, type="totp", data={"secret": "s"})
         SocialAccount.objects.create(user=ada, provider="oidc", uid="ada@example.org")
@@ -207,7 +185,7 @@ class TestWhatIsErased:
         }
         assert {name.rpartition(".")[0] for name in left} <= STAYS
 
-    def test_is_not_what_belongs_to_a_conversation_with_others(self, ada, bob, echo, said, browser_of):
+    def test_conversations_with_others_stay(self, ada, bob, echo, said, browser_of):
         colleague, principal = member(bob, ada), ada.principal
         sent = accept.accept(principal, echo, said("hers"))
         end(begin(sent.run), Completed("to hers"))
@@ -222,7 +200,7 @@ class TestWhatIsErased:
             if person == bob:
                 assert delete_sessions_of_deleted_accounts() == 0
 
-    def test_is_a_shared_session_once_no_other_member_reads_it(self, ada, bob, echo, said):
+    def test_shared_sessions_go_with_their_last_reader(self, ada, bob, echo, said):
         colleague, principal = member(bob, ada), ada.principal
         sent = accept.accept(principal, echo, said("hers"))
         end(begin(sent.run), Completed("to hers"))
@@ -232,3 +210,56 @@ class TestWhatIsErased:
         assert Context.objects.visible_to(colleague).filter(pk=sent.context).exists()
         Membership.objects.filter(user=bob, workspace=ada.personal_workspace).delete()
         assert delete_sessions_of_deleted_accounts() == 1
+
+
+ADDRESS = "/settings/data/import"
+
+
+def shown(browser, *chats, name="conversations.json"):
+    file = SimpleUploadedFile(name, samples.as_bytes(*chats))
+    return browser.post(ADDRESS, {"agent": "echo", "file": file})
+
+
+def confirmed(browser, page, *take, **more):
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.text))
+    return browser.post(ADDRESS, {**fields, "take": take, **more})
+
+
+def titles():
+    return sorted(Context.objects.filter(parent=None).values_list("title", flat=True))
+
+
+def test_file_is_shown_before_the_import(ada_browser, bob, browser_of, echo):
+    page = shown(ada_browser, samples.chatgpt_with_files(), {"title": "Odd", "mapping": 7})
+    assert not Context.objects.exists()
+    assert (page.context["ready"], page.context["existing"]) == (1, 0)
+    assert {"Boats", "Odd"} == {one.title for one in page.context["preview"].results}
+    assert page.context["preview"].skipped[Skip.MISSING] == 4
+    assert len(page.context["not_taken"]) == len(page.context["preview"].skipped)
+    assert confirmed(browser_of(bob), page, page.context["listed"][0].key).status_code == 422
+    assert not Context.objects.exists(), "somebody else's upload is not imported"
+
+
+def test_chosen_conversations_become_sessions(ada, ada_browser, echo, monkeypatch):
+    page = shown(ada_browser, *(samples.chatgpt(name) for name in ("a", "b", "c")))
+    first, _, third = (one.key for one in page.context["listed"])
+    monkeypatch.setattr(importing, "NEW_AT_ONCE", 1)
+    done = confirmed(ada_browser, page, first, third)
+    assert (titles(), done.context["imported"].remaining) == (["a"], 1)
+    address = f"/sessions/{Context.objects.get(owner=ada, title='a').pk}"
+    assert (address in done.text, ada_browser.get(address).status_code) == (True, 200)
+    confirmed(ada_browser, done)
+    assert titles() == ["a", "c"]
+    assert not Upload.objects.exists(), "it is not needed any more"
+    again = shown(ada_browser, *(samples.chatgpt(name) for name in ("a", "b", "c")))
+    assert (again.context["ready"], again.context["existing"]) == (1, 2)
+
+
+def test_wrong_files_are_refused(ada_browser, echo):
+    for wrong in (
+        {"agent": "echo"},
+        {"agent": "nobody", "file": SimpleUploadedFile("a.json", b"[]")},
+        {"agent": "echo", "file": SimpleUploadedFile("a.json", b"7")},
+        {"agent": "echo", "upload": "00000000-0000-0000-0000-000000000001", "step": "import"},
+    ):
+        assert ada_browser.post(ADDRESS, wrong).status_code == 422

@@ -19,7 +19,10 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import Invitation, User, Workspace
 from apps.accounts.people import links, mail
-from db.sql import write_transaction
+from apps.accounts.permissions import Permission
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, Resource
+from parley.db.sql import write_transaction
 
 LIFETIME = datetime.timedelta(days=7)
 SIGN_UP_LIFETIME = datetime.timedelta(hours=24)
@@ -60,14 +63,28 @@ def invite(
     return invitation, link
 
 
-def withdraw(inviter: User, number: int) -> Invitation:
-    """Raises NotFound for somebody else's, and one that is no longer open."""
+def _withdraw(invitation: Invitation, principal: Principal) -> Invitation:
+    """Raises NotFound for one that is no longer open."""
     with write_transaction():
-        invitation = Invitation.objects.open().select_for_update().find(inviter.principal, number)
-        invitation.revoked_at = timezone.now()
-        invitation.save(update_fields=["revoked_at"])
-        audit.record(AuditAction.INVITATION_WITHDRAWN, actor=inviter, object=invitation)
-    return invitation
+        found = Invitation.objects.open().select_for_update().find(principal, invitation.pk)
+        found.revoked_at = timezone.now()
+        found.save(update_fields=["revoked_at"])
+        audit.record(AuditAction.INVITATION_WITHDRAWN, actor=principal, object=found)
+    return found
+
+
+WITHDRAW = Act[Invitation](
+    "withdraw",
+    "Withdraw",
+    _withdraw,
+    "Withdraw an invitation",
+    "Its link no longer works.",
+    lambda _: "The invitation is withdrawn. Its link no longer works.",
+    lambda invitation: invitation.state == "Open",
+    permission=Permission.READ,
+    is_grave=True,
+)
+INVITATIONS = Resource("invitations", "invitation", Invitation, acts=(WITHDRAW,), order=("-created_at", "-pk"))
 
 
 def find(token: str) -> Invitation | None:

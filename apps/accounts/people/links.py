@@ -15,7 +15,7 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
 from apps.accounts.people import mail
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
 
 ADDRESS_SALT = "accounts.address"
 ADDRESS_SECONDS = 24 * 3600

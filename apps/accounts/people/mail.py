@@ -1,4 +1,7 @@
-"""Letters to people: in the background, so that no answer takes longer because an account exists."""
+"""Letters to people: in the background, so that no answer takes longer because an account exists.
+
+What a letter says stands where it is sent: that of a forgotten password in `pages.passwords`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import logging
 from django.conf import settings
 from django.core.mail import send_mail
 
-import db
+from parley import db
 
 log = logging.getLogger("parley.mail")
 

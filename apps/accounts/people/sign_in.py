@@ -34,7 +34,7 @@ from apps.accounts.models import User
 from apps.accounts.people import mail
 from apps.accounts.principals import address_key
 from apps.accounts.refusals import refusals
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
 
 KNOWN_BROWSER = "known-browser"  # a signed cookie: an id, and digests of accounts
 KNOWN_BROWSER_SECONDS = 365 * 24 * 3600
@@ -57,7 +57,7 @@ class Adapter(DefaultAccountAdapter):
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """People come by invitations (`apps.accounts.invitations`)."""
+        """People come by invitations (`apps.accounts.people.invitations`)."""
         return False
 
     def get_client_ip(self, request: HttpRequest) -> str:

@@ -24,13 +24,13 @@ from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 
-import outbound
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace
 from apps.accounts.people.invitations import is_of_sign_up_domain
 from apps.accounts.refusals import refusals
-from db.sql import write_transaction
+from parley import outbound
+from parley.db.sql import write_transaction
 
 SECONDS = 10.0  # of one call
 Unreachable = requests.RequestException  # the server, or what it says is an error

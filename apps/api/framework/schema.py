@@ -32,8 +32,8 @@ from apps.api.framework.policies import encode_json
 from apps.api.framework.problems import IDEMPOTENCY_HEADER, MEDIA_TYPE
 from apps.api.framework.serializers import Query, Shape, Strict
 from apps.api.framework.views import Endpoint
-from apps.features.budgets.models import Measure
-from apps.features.budgets.spending import INSTALLATION
+from apps.budgets.models import Measure
+from apps.budgets.spending import INSTALLATION
 from apps.limits.models import Kind, Whose
 
 ALWAYS = (401, 403, 406, 429, 503)
@@ -144,7 +144,7 @@ def documented(
     *,
     query: type[Query] | None = None,
     body: type[serializers.Serializer[Any]] | dict[Any, Any] | None = None,
-    answers: dict[Any, Any],
+    answers: dict[Any, Any] | type[serializers.Serializer[Any]] | None,
     refuses: Sequence[int] = (),
     keyed: bool = False,
     examples: Sequence[OpenApiExample] = (),
@@ -152,10 +152,12 @@ def documented(
     """Declare a handler to the schema. Its docstring is the description.
 
     Args:
-        answers: shapes by status, or by status and media type; None for no body.
+        answers: the shape of status 200, or shapes by status or by status and media type; None for no body, status 204.
         refuses: further error statuses, beyond those of every operation, query, body and path.
         keyed: whether it takes an Idempotency-Key.
     """
+    if not isinstance(answers, dict):
+        answers = {200: answers} if answers else {204: None}
     refused = {*ALWAYS, *refuses, *(OF_A_QUERY if query else ())}
     refused |= set(OF_A_BODY if body else (422,) if keyed else ())
     parameters: list[Any] = [*([query] if query else []), *([KEY_PARAMETER] if keyed else [])]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
-from asgiref.sync import iscoroutinefunction
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
@@ -19,8 +19,8 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSetMixin
 
-import db
 from apps.accounts import audit, bodies, challenges, quotas
 from apps.accounts.authentication import request_principal
 from apps.accounts.permissions import Permission
@@ -31,8 +31,12 @@ from apps.api.framework.problems import IDEMPOTENCY_HEADER
 from apps.api.framework.serializers import Body, Query
 from apps.limits import current as limits
 from apps.record.errors import InvalidFields
+from parley import db
 
 Handler = Callable[..., Any]
+
+PLACE = frozenset({"limit", "cursor"})
+"""What says nothing about a list, but about a place in it."""
 
 KEY_PATTERN = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
 
@@ -140,9 +144,15 @@ class Endpoint(APIView):
         show: Callable[[list[M]], Any],
         *bound: Any,
     ) -> Response:
-        """See `pagination.paginate`."""
-        shown, following = pagination.paginate(rows, order, asked, self.principal, *bound)
+        """A page of the list at this address. `bound`: what else its rows depend on. See `pagination.paginate`."""
+        shown, following = pagination.paginate(rows, order, asked, self.principal, *self.list_asked(asked), *bound)
         return Response({"items": show(shown), "nextCursor": following})
+
+    def list_asked(self, asked: dict[str, Any]) -> Iterator[str]:
+        """What a cursor is for: the address and its filters."""
+        yield self.request.path
+        for name in sorted(asked.keys() - PLACE):
+            yield f"{name}={asked[name]}"
 
     def query[Q: Query](self, shape: type[Q]) -> dict[str, Any]:
         """Raises ValidationError."""
@@ -157,6 +167,15 @@ class Endpoint(APIView):
         given = shape(data=self.request.data, context={"caller": self.principal})
         given.is_valid(raise_exception=True)
         return cast("dict[str, Any]", given.validated_data)
+
+
+class Operations(ViewSetMixin, Endpoint):
+    """Operations of several addresses: methods, which have other names than those of HTTP."""
+
+    @classmethod
+    def at(cls, **operations: str) -> Any:
+        """The view of an address: its operations by HTTP method."""
+        return markcoroutinefunction(cls.as_view({**operations}))
 
 
 class UnknownAddress(Endpoint):

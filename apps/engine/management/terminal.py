@@ -1,4 +1,4 @@
-"""Talks to an agent from a terminal, without a server. `terminal.screen` draws what the client API would give, too."""
+"""Talks to an agent from a terminal, without a server; `parley.terminal.screen` draws the client API, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from django.conf import settings
 from django.db.models import Q
 from django.db.models.functions import Now
 
-import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
@@ -29,6 +28,7 @@ from apps.record.errors import TaskNotCancelable
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Task
+from parley import db
 
 CLAIM_POLL_SECONDS = 0.5
 

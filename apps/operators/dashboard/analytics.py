@@ -17,17 +17,17 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.features.analytics.measures import TOPICS, Measures, fold
-from apps.features.analytics.reading import Reading, Sums, read
+from apps.analytics.measures import TOPICS, Measures, fold
+from apps.analytics.reading import Reading, Sums, read
 from apps.operators.dashboard.filters import key_of
 from apps.operators.dashboard.page import picker_of
 from apps.operators.dashboard.ranges import TimeRange, range_of
-from apps.operators.dashboard.tables import Chart, Series, Table, Tile, full_label, money, percent, point_label
+from apps.operators.dashboard.tables import Chart, Series, Table, Tile, chart_in_time, full_label, money, percent
 from apps.operators.panels import may_view
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from apps.record.models import Feedback, Message
-from console import cells
+from parley.faces import cells
 
 USUAL = "30d"
 NOTHING = "No use in this range. Choose a longer one."
@@ -209,8 +209,7 @@ class AgentNumbers:
         return found
 
     def charts(self) -> list[Chart]:
-        points = self.period.points()
-        at = [self.by_point.get(point, Measures()) for point in points]
+        at = [self.by_point.get(point, Measures()) for point in self.period.points()]
         ended = [Series(state, [getattr(one, state) for one in at], state) for state in ("done", "failed", "canceled")]
         if may_view(self.viewer, Message):
             ended.append(Series("messages", [one.messages for one in at], 0))
@@ -219,32 +218,14 @@ class AgentNumbers:
             Series("95% within", [one.p95 for one in at], 1, dash=True),
         ]
         costs = [Series("cost", [one.cost for one in at], 0)]
+        whole, duration, period = self.whole, cells.duration, self.period
+        used, spent = f"{whole.uses:,} uses.", f"{money(whole.cost)} in all."
+        took, title = f"Median {duration(whole.p50)}, 95% within {duration(whole.p95)}.", "Time from start to end"
         return [
-            self._chart("uses", "Uses", f"{self.whole.uses:,} uses.", "stacked", "uses", ended, _count),
-            self._chart(
-                "times",
-                "Time from start to end",
-                f"Median {cells.duration(self.whole.p50)}, 95% within {cells.duration(self.whole.p95)}.",
-                "lines",
-                "seconds",
-                times,
-                cells.duration,
-            ),
-            self._chart("cost", "Cost", f"{money(self.whole.cost)} in all.", "stacked", "money", costs, money),
+            chart_in_time("uses", "Uses", used, "stacked", "uses", period, ended, _count, NOTHING),
+            chart_in_time("times", title, took, "lines", "seconds", period, times, duration, NOTHING),
+            chart_in_time("cost", "Cost", spent, "stacked", "money", period, costs, money, NOTHING),
         ]
-
-    def _chart(
-        self, id_: str, title: str, summary: str, kind: str, unit: str, series: list[Series], show: Callable[[Any], str]
-    ) -> Chart:
-        points = self.period.points()
-        rows = [
-            (full_label(point, self.step), *(show(one.values[at]) for one in series))
-            for at, point in enumerate(points)
-            if any(one.values[at] for one in series)
-        ]
-        table = Table(id_, "", ("from (UTC)", *(one.name for one in series)), rows, NOTHING)
-        labels = [point_label(point, self.step) for point in points]
-        return Chart(id_, title, summary, kind, unit, labels, series, table)
 
     def versions_table(self) -> Table:
         rows = [

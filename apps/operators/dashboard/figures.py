@@ -8,25 +8,16 @@ from typing import Any
 
 from apps.accounts.models import User, Workspace
 from apps.agents.models import Agent
-from apps.features.analytics.counting import MICRO, Amount
-from apps.features.analytics.reading import Key, Reading, Sums, percentiles, total
+from apps.analytics.counting import MICRO, Amount
+from apps.analytics.reading import Key, Reading, Sums, percentiles, total
 from apps.operators import columns
 from apps.operators.dashboard.ranges import TimeRange
-from apps.operators.dashboard.tables import (
-    SERIES,
-    Chart,
-    Series,
-    Table,
-    Tile,
-    full_label,
-    money,
-    point_label,
-)
+from apps.operators.dashboard.tables import SERIES, Chart, Series, Table, Tile, chart_in_time, money
 from apps.operators.panels import may_view
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
-from console import cells
-from console.cells import Tone
+from parley.faces import cells
+from parley.faces.cells import Tone
 
 MOST_ROWS = 12  # of a table on the dashboard
 STATES = (Run.State.DONE, Run.State.FAILED, Run.State.CANCELED)
@@ -48,12 +39,11 @@ class Overview:
 
     def __init__(self, reading: Reading, shown: TimeRange, viewer: User) -> None:
         self.reading, self.shown, self.viewer = reading, shown, viewer
-        self.step = reading.period.step
         self.totals = reading.sums(
             "run.state", "run.time", "run.error", "run.model", "plan.state", by=("agent", "label")
         )
-        self.in_time = reading.sums("run.state", by=("agent", "label"), step=self.step)
-        self.times = reading.sums("run.time", by=("label",), step=self.step)
+        self.in_time = reading.sums("run.state", by=("agent", "label"), step=reading.period.step)
+        self.times = reading.sums("run.time", by=("label",), step=reading.period.step)
         self.names = dict(Agent.objects.values_list("pk", "name")) if may_view(viewer, Agent) else {}
 
     def runs(self, **filters: Any) -> str:
@@ -102,7 +92,8 @@ class Overview:
 
     def _throughput(self) -> Chart:
         """By agent; by outcome for those who may not see agents."""
-        points, by_agent = self.reading.period.points(), bool(self.names)
+        period, by_agent = self.reading.period, bool(self.names)
+        points = period.points()
         groups: list[Any] = self._largest() if by_agent else list(STATES)
         counted = {group: dict.fromkeys(points, 0) for group in groups}
         for key, amount in self.in_time.items():
@@ -112,37 +103,27 @@ class Overview:
             Series(self._name(group), [counted[group][point] for point in points], number if by_agent else str(group))
             for number, group in enumerate(groups)
         ]
-        table = _points_table("throughput", points, self.step, series, lambda value: f"{value or 0:,}")
         runs = total(self.totals, topic="run.state").number
         summary = (
             f"{runs:,} runs ended in the {self.shown.title}."
             if self.shown.choice
             else f"{runs:,} runs ended, {self.shown.title}."
         )
-        labels = [point_label(point, self.step) for point in points]
-        return Chart(
-            "throughput",
-            "Runs that ended" + (", by agent" if by_agent else ""),
-            summary,
-            "stacked",
-            "runs",
-            labels,
-            series,
-            table,
-        )
+        title = "Runs that ended" + (", by agent" if by_agent else "")
+        show = lambda value: f"{value or 0:,}"  # noqa: E731
+        return chart_in_time("throughput", title, summary, "stacked", "runs", period, series, show, NO_RUNS)
 
     def _times(self) -> Chart:
-        points = self.reading.period.points()
-        found = [percentiles(self.times, point=point) for point in points]
+        period = self.reading.period
+        found = [percentiles(self.times, point=point) for point in period.points()]
         series = [
             Series("median", [p50 for p50, _ in found], 0),
             Series("95% within", [p95 for _, p95 in found], 1, dash=True),
         ]
-        table = _points_table("run-times", points, self.step, series, cells.duration)
         p50, p95 = percentiles(self.totals, topic="run.time")
         summary = f"The median run took {cells.duration(p50)}; 95% took at most {cells.duration(p95)}."
-        labels = [point_label(point, self.step) for point in points]
-        return Chart("run-times", "Run time", summary, "lines", "seconds", labels, series, table)
+        show = cells.duration
+        return chart_in_time("run-times", "Run time", summary, "lines", "seconds", period, series, show, NO_RUNS)
 
     def _times_by_agent(self) -> Chart:
         agents = [agent for agent in self._largest() if agent != OTHERS]
@@ -162,16 +143,8 @@ class Overview:
             for agent in agents
         ]
         table = Table("times-by-agent", "", ("agent", "runs", "median", "95% within"), rows, NO_RUNS)
-        return Chart(
-            "times-by-agent",
-            "Run time by agent",
-            "The agents with the most runs.",
-            "bars",
-            "seconds",
-            names,
-            series,
-            table,
-        )
+        title, summary = "Run time by agent", "The agents with the most runs."
+        return Chart("times-by-agent", title, summary, "bars", "seconds", names, series, table)
 
     def _reasons(self) -> Table:
         by_reason = _by(self.totals, "run.error", lambda key: key.label)
@@ -250,12 +223,3 @@ def _by[K](sums: Sums, topic: str, group: Callable[[Key], K], **parts: Any) -> d
 
 def _most[K](groups: Mapping[K, Amount], rank: Callable[[Amount], Any]) -> list[tuple[K, Amount]]:
     return sorted(groups.items(), key=lambda one: (rank(one[1]), str(one[0])), reverse=True)[:MOST_ROWS]
-
-
-def _points_table(id_: str, points: list[int], step: int, series: list[Series], show: Callable[[Any], Any]) -> Table:
-    rows = [
-        (full_label(point, step), *(show(one.values[at]) for one in series))
-        for at, point in enumerate(points)
-        if any(one.values[at] for one in series)
-    ]
-    return Table(id_, "", ("from (UTC)", *(one.name for one in series)), rows, NO_RUNS)

@@ -7,24 +7,24 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
+from apps.a2a.admin import DeliveryAdmin
 from apps.a2a.models import Delivery
 from apps.accounts.models import User
-from apps.features.analytics.models import StorageSize
-from apps.features.housekeeping.models import SEEN_WITHIN, ServerProcess
-from apps.features.uploads.models import Upload
+from apps.analytics.models import StorageSize
+from apps.conversations.uploads.models import Upload
+from apps.housekeeping.models import SEEN_WITHIN, ServerProcess
 from apps.operators import columns
 from apps.operators.dashboard.ranges import TimeRange
 from apps.operators.dashboard.tables import Table, Tile, ago, bytes_of
 from apps.operators.panels import may_view
-from apps.operators.work.webhooks import DELIVERY_TONES
 from apps.plans.models import PlanRun, Step
 from apps.record.content.rendering import summarize_parts
 from apps.record.execution import Run
 from apps.record.models import INTERRUPTED_STATES, Blob, Context, Task, TaskState
 from apps.remote.models import RemoteAgent
-from console import cells
-from console.cells import Tone
-from db import sql
+from parley.db import sql
+from parley.faces import cells
+from parley.faces.cells import Tone
 
 MOST = 10_000  # counted; lists may only estimate more
 FAILURES = 8
@@ -89,19 +89,12 @@ def _changed_cards() -> list[Tile]:
 
 
 def _runs() -> list[Tile]:
-    queued, running = (Run.objects.unfinished().filter(state=state) for state in (Run.State.QUEUED, Run.State.RUNNING))
-    return [
-        Tile(
-            cells.state("queued", Tone.QUEUED),
-            counted(queued, Run, state__exact="queued"),
-            _oldest(queued, "queued_at"),
-        ),
-        Tile(
-            cells.state("running", Tone.WORKING),
-            counted(running, Run, state__exact="running"),
-            _oldest(running, "started_at"),
-        ),
-    ]
+    found = []
+    for state, moment in ((Run.State.QUEUED, "queued_at"), (Run.State.RUNNING, "started_at")):
+        rows = Run.objects.unfinished().filter(state=state)
+        title = cells.state(state.value, columns.RUN_TONES[state])
+        found.append(Tile(title, counted(rows, Run, state__exact=state.value), _oldest(rows, moment)))
+    return found
 
 
 def _deliveries() -> list[Tile]:
@@ -111,7 +104,7 @@ def _deliveries() -> list[Tile]:
         rows = Delivery.objects.filter(state__any_of=(state,))
         number = counted(rows, Delivery, state__exact=state)
         oldest = _oldest(rows, "pk", "created_at") if state == Delivery.State.WAITING else ""
-        found.append(Tile(cells.state(title, DELIVERY_TONES[state]), number, oldest))
+        found.append(Tile(cells.state(title, DeliveryAdmin.tones[state]), number, oldest))
     return found
 
 
@@ -171,7 +164,7 @@ def workers(viewer: User) -> Table:
         rows.append((name, state, load, ago(process.seen_at)))
     return Table(
         "workers", "Workers", ("process", "state", "runs of its capacity", "heartbeat"), rows,
-        "No worker has been seen. Tasks wait until one starts: celery -A config worker.",
+        "No worker has been seen. Tasks wait until one starts: celery -A parley worker.",
     )  # fmt: skip
 
 

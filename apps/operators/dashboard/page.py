@@ -11,9 +11,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
-from apps.features.analytics.reading import Reading, read
-from apps.features.housekeeping import processes
-from apps.features.housekeeping.models import ServerProcess
+from apps.analytics.reading import Reading, read
+from apps.housekeeping import processes
+from apps.housekeeping.models import ServerProcess
 from apps.operators.dashboard import numbers
 from apps.operators.dashboard.figures import Figures, Overview
 from apps.operators.dashboard.ranges import CHOICES, MINUTE, TimeRange, range_of

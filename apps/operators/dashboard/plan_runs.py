@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from apps.features.analytics.counting import NONE, ONE, Amount, Entry, Source, spent, time_bucket
+from apps.analytics.counting import NONE, ONE, Amount, Entry, Source, spent, time_bucket
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from apps.record.models import TaskState

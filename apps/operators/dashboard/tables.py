@@ -6,12 +6,13 @@ A chart always has its numbers as a table, too. The script `static/console/chart
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from apps.features.analytics.rollup import DAY, HOUR, moment_of
-from console import cells
+from apps.analytics.reading import Period
+from apps.analytics.rollup import DAY, HOUR, moment_of
+from parley.faces import cells
 
 SERIES = 6  # in one chart; the rest are added up
 
@@ -69,7 +70,30 @@ class Series:
     name: str
     values: Sequence[float | None]
     color: int | str = 0
-    dash: bool = field(default=False)
+    dash: bool = False
+
+
+def chart_in_time(
+    key: str,
+    title: str,
+    summary: str,
+    kind: str,
+    unit: str,
+    period: Period,
+    series: Sequence[Series],
+    show: Callable[[Any], str],
+    empty: str,
+) -> Chart:
+    """A chart of a period's points, whose table leaves out points without values."""
+    points = period.points()
+    rows = [
+        (full_label(point, period.step), *(show(one.values[at]) for one in series))
+        for at, point in enumerate(points)
+        if any(one.values[at] for one in series)
+    ]
+    table = Table(key, "", ("from (UTC)", *(one.name for one in series)), rows, empty)
+    labels = [point_label(point, period.step) for point in points]
+    return Chart(key, title, summary, kind, unit, labels, series, table)
 
 
 def point_label(point: int, step: int) -> str:

@@ -6,6 +6,7 @@ from apps.operators.doctor.examination import Check, Finding, Patient, State, ex
 __all__ = ["CHECKS", "Check", "Finding", "Patient", "State", "examine"]
 
 CHECKS = [
+    Check("version", configuration.version),
     Check("SECRET_KEY", configuration.secret_key),
     Check("MASTER_KEY", configuration.master_key),
     Check("DEBUG", configuration.debug),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,8 +16,13 @@ from django.http.request import validate_host
 from apps.installation import safety
 from apps.installation.safety import is_local
 from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
+from parley.program import DISTRIBUTION
 
 LOW_DISK_BYTES, FULL_DISK_BYTES = 2 * 1024**3, 200 * 1024**2
+
+
+def version(_: Patient) -> Finding:
+    return ok(f"Parley {importlib.metadata.version(DISTRIBUTION)}, Python {platform.python_version()}.")
 
 
 def secret_key(_: Patient) -> Finding:

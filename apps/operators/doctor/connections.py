@@ -12,18 +12,17 @@ from urllib.parse import urlsplit
 
 import redis
 from celery import current_app
-from channels.layers import get_channel_layer
 from django.conf import settings
 from django.core import mail
 from kombu import Queue
 from kombu.exceptions import OperationalError
 
-import outbound
-from apps.features.model_agents import checks
-from apps.features.notifications.models import Channel
 from apps.installation import current
 from apps.installation.models import ModelConnection, Provider
+from apps.model_agents import checks
+from apps.notifications.models import Channel
 from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
+from parley import outbound
 
 ANSWER_SECONDS = 5.0
 LOOPBACK, METADATA = "http://127.0.0.1:1/", "http://169.254.169.254/latest/meta-data/"
@@ -64,29 +63,31 @@ def _round_trip(connection: Any, name: str, sent: str) -> object:
 
 
 def channel_layer(_: Patient) -> Finding:
-    """Send a message to a channel, and receive it."""
+    """Publish a message to a channel, and receive it."""
     url = settings.CHANNEL_LAYER_URL
     if url.startswith("memory://"):
         return ok("In memory, inside the server's process.")
     try:
-        asyncio.run(_message_by_channel())
-    except TimeoutError:
-        return problem(
-            f"A message to {_place(url)} did not come back.", "Look whether Redis allows PUBLISH and SUBSCRIBE."
-        )
+        came = _published(url)
     except (redis.RedisError, OSError) as error:
         advice = "Check CHANNEL_LAYER_URL: host, port and password; and that Redis runs."
         return problem(f"{_place(url)} cannot be reached. {describe(error)}", advice)
+    if not came:
+        return problem(
+            f"A message to {_place(url)} did not come back.", "Look whether Redis allows PUBLISH and SUBSCRIBE."
+        )
     return ok(f"A message to {_place(url)} came back.")
 
 
-async def _message_by_channel() -> None:
-    layer = get_channel_layer()
-    async with asyncio.timeout(ANSWER_SECONDS):
-        channel = await layer.new_channel()
-        await layer.send(channel, {"type": "doctor"})
-        await layer.receive(channel)
-        await layer.flush()
+def _published(url: str) -> bool:
+    """Does a message come back within ANSWER_SECONDS?"""
+    name = f"{settings.INSTALLATION}.doctor.{uuid.uuid4().hex[:8]}"
+    server: Any = redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS)
+    with server, server.pubsub(ignore_subscribe_messages=True) as channel:
+        channel.subscribe(name)
+        channel.get_message(timeout=ANSWER_SECONDS)  # that it listens
+        server.publish(name, "doctor")
+        return channel.get_message(timeout=ANSWER_SECONDS) is not None
 
 
 def _place(url: str) -> str:

@@ -8,22 +8,21 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, NotSupportedError, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import ConnectionHandler
 
 from apps.accounts.encryption import encrypted_fields, unreadable
 from apps.engine import isolation
-from apps.features.housekeeping import processes
-from apps.features.housekeeping.models import PeriodicJob, ServerProcess
+from apps.housekeeping import processes
+from apps.housekeeping.models import PeriodicJob, ServerProcess
 from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
 from apps.operators.metrics import oldest_startable
-from db import sql
+from parley.db import sql, versions
 
 SKEW_SECONDS, BAD_SKEW_SECONDS = 2.0, 15.0
 OLD_RUN_SECONDS, STUCK_RUN_SECONDS = 60.0, 600.0
 FULL_SHARE = 0.9  # of the server's connections in use
-START_WORKER = "Start ./manage.py serve, or celery -A config worker. If one runs, look at its log and its broker."
-START_BEAT = "Start one: celery -A config beat, or ./manage.py serve, which has its own."
+START_WORKER = "Start ./manage.py serve, or celery -A parley worker. If one runs, look at its log and its broker."
+START_BEAT = "Start one: celery -A parley beat, or ./manage.py serve, which has its own."
 
 
 def database(_: Patient) -> Finding:
@@ -81,11 +80,8 @@ def connections_left(_: Patient) -> Finding:
 
 
 def migrations(_: Patient) -> Finding:
-    executor = MigrationExecutor(connection)
-    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if missing:
-        first = missing[0][0]
-        text = f"{len(missing)} migrations are missing, first {first.app_label} {first.name}."
+    if missing := versions.missing(connection):
+        text = f"{len(missing)} migrations are missing, first {missing[0]}."
         return problem(text, "Run ./manage.py migrate. Make a backup before an upgrade.")
     return ok("All migrations are applied.")
 

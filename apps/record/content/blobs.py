@@ -20,7 +20,6 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any, BinaryIO, cast
 
-from celery import shared_task
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -30,6 +29,7 @@ from django.utils import timezone
 from apps.limits.current import LimitExceeded, snapshot
 from apps.limits.models import Kind
 from apps.record.errors import InvalidParams, StorageFull
+from apps.record.events import PART_HOLDERS
 from apps.record.models import Blob, Context, Event
 
 Part = dict[str, Any]
@@ -37,6 +37,9 @@ Part = dict[str, Any]
 
 def path_of(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256[2:]}"
+
+
+MAX_CHARACTER_BYTES = 4  # in UTF-8
 
 
 def store_large(parts: Iterable[Part], most_data: int | None = None, *, inline: int | None = None) -> list[Part]:
@@ -48,7 +51,8 @@ def store_large(parts: Iterable[Part], most_data: int | None = None, *, inline: 
     moved, most_inline = [], settings.INLINE_PART_BYTES if inline is None else inline
     for part in parts:
         kind = next((name for name in ("raw", "text", "data") if name in part), None)
-        if kind is None or len(content := content_of(part)) <= most_inline:
+        is_short = kind in ("raw", "text") and len(part[kind]) * MAX_CHARACTER_BYTES <= most_inline
+        if kind is None or is_short or len(content := content_of(part)) <= most_inline:
             moved.append(part)
             continue
         if kind == "data" and most_data is not None and len(content) > most_data:
@@ -122,7 +126,8 @@ def head_of(part: Part, size: int) -> bytes:
 
 def stored_parts(events: Iterable[Event]) -> list[Part]:
     """The stored parts of events."""
-    return [part for event in events for part in event.parts if "stored" in part]
+    with_parts = (event for event in events if not event.payload.keys().isdisjoint(PART_HOLDERS))
+    return [part for event in with_parts for part in event.parts if "stored" in part]
 
 
 def stored_files(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:
@@ -214,7 +219,10 @@ def _newest_unused() -> datetime.datetime:
 
 
 def sweep_unused() -> int:
-    """Delete unused and uncounted files and archives; gives their number. Safe at any time, and in parallel."""
+    """Deletes stored files that nothing uses any more, and archives that nothing names.
+
+    Gives their number. Safe at any time, and in parallel.
+    """
     free = Blob.objects.filter(uses=0).order_by("pk").values_list("sha256", flat=True)[:SWEEP_BATCH]
     return delete_unused(free) + _sweep_uncounted() + _sweep_cold_files()
 
@@ -261,9 +269,3 @@ def _list_folder(folder: str) -> tuple[list[str], list[str]]:
     with suppress(FileNotFoundError):
         return default_storage.listdir(folder)
     return [], []
-
-
-@shared_task(name="record.sweep_files")  # type: ignore[untyped-decorator]
-def sweep_files() -> int:
-    """Deletes stored files that nothing uses any more."""
-    return sweep_unused()

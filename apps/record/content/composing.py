@@ -11,12 +11,12 @@ from typing import Any
 
 from django.conf import settings
 
-import outbound
 from apps.agents.intake import stated_intake
 from apps.agents.models import Agent
 from apps.record.content.parts import is_invisible
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import ContentTypeNotSupported, InvalidParams
+from parley import outbound
 
 JSON = dict[str, Any]
 PART_KINDS = ("text", "raw", "url", "data")

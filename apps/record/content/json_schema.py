@@ -123,16 +123,21 @@ def _pattern(validator: Any, pattern: Any, value: Any, _: Any) -> Iterator[Valid
         yield ValidationError(f"{value[:100]!r} does not match {pattern!r}.")
 
 
-def keywords(schema: Any) -> Iterator[str]:
-    """All keys in a schema, at any depth."""
+def objects(schema: Any) -> Iterator[JSON]:
+    """All objects in a schema, at any depth."""
     waiting = [schema]
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict):
-            yield from one
+            yield one
             waiting.extend(one.values())
         elif isinstance(one, list):
             waiting.extend(one)
+
+
+def keywords(schema: Any) -> Iterator[str]:
+    """All keys in a schema, at any depth."""
+    return (key for one in objects(schema) for key in one)
 
 
 def _without_files(schema: JSON) -> JSON:

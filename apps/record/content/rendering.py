@@ -389,6 +389,10 @@ GREETING = 12  # characters: a shorter first paragraph or sentence says too litt
 SENTENCE = re.compile(rf".{{{GREETING},}}?[.!?…](?=\s+\W*[^\Wa-z])|.{{6,}}?[。！？]")
 
 
+PLAIN_LINE = re.compile(r"""[^\W\d_](?:[^\W_]|[ ,.;:?!'"()])*""")
+"""What means the same in Markdown, which takes longer to read."""
+
+
 def title_of(message: JSON) -> str:
     """A session's title from its first message: the first sentence, otherwise the name of the first file or ""."""
     texts = (plain_text(part["text"][:TITLED]) for part in message["parts"] if "text" in part)
@@ -406,6 +410,8 @@ def shortened_title(text: str) -> str:
 
 def plain_text(markdown: str) -> str:
     """The beginning of a Markdown text without its signs, in one line; of code alone, its first line."""
+    if PLAIN_LINE.fullmatch(markdown):
+        return " ".join(markdown.split())
     tokens, text = _markdown.parse(markdown), ""
     for token in tokens:
         if token.type == "inline" and len(text) < GREETING:

@@ -205,28 +205,28 @@ def size_of(value: Any) -> int:
 
 def canonical(value: Any) -> bytes:
     """The RFC 8785 form. Raises rfc8785.CanonicalizationError for an integer that is not a double."""
-    try:
-        return _canonical(value)
-    except IntegerDomainError:
-        return rfc8785.dumps(_with_doubles(value))
+    return _simple_form(value) or _exact_form(value)
 
 
 def digest_of(value: Any) -> str:
     """SHA-256 of the canonical form, in hexadecimal. Integers that are no doubles count by their digits."""
+    return hashlib.sha256(_simple_form(value) or _exact_form(value, as_text=True)).hexdigest()
+
+
+def _exact_form(value: Any, *, as_text: bool = False) -> bytes:
+    """`as_text`: see `_with_doubles`."""
     try:
-        content = _canonical(value)
+        return rfc8785.dumps(value)
     except IntegerDomainError:
-        content = rfc8785.dumps(_with_doubles(value, as_text=True))
-    return hashlib.sha256(content).hexdigest()
-
-
-def _canonical(value: Any) -> bytes:
-    return _simple_form(value) or rfc8785.dumps(value)
+        return rfc8785.dumps(_with_doubles(value, as_text=as_text))
 
 
 TEXTS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 UTF_16 = re.compile("[\ud800-\U0010ffff]")  # characters that RFC 8785 may order in another way
 ODD_NUMBER = re.compile(r"[0-9]e|\.0(?![0-9])|(?<![0-9.])[0-9]{16}|[NI]")
+
+
+_sorted_text = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def _simple_form(value: Any) -> bytes | None:
@@ -235,10 +235,10 @@ def _simple_form(value: Any) -> bytes | None:
     None if it may write something else: a number with an exponent, a whole or a large one, and names beyond U+D7FF.
     """
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = _sorted_text(value)
     except (TypeError, ValueError, RecursionError):
         return None
-    if UTF_16.search(text) or ODD_NUMBER.search(TEXTS.sub("", text)):
+    if (not text.isascii() and UTF_16.search(text)) or ODD_NUMBER.search(TEXTS.sub("", text)):
         return None
     return text.encode()
 

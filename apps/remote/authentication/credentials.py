@@ -18,15 +18,16 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-import db
 from agentkit import AuthRequired, Rejected
 from agentkit.outcomes import MAX_SERVICE_LENGTH, AuthType
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents.models import Agent, AgentVersion
-from apps.features.credentials import requests
+from apps.credentials import requests
 from apps.remote import cards
 from apps.remote.authentication import security_schemes
 from apps.remote.authentication.http_auth import CookieKey, HeaderKey, QueryKey, RequestSigner, Signer, SigningAuth
@@ -36,7 +37,8 @@ from apps.remote.errors import CredentialMissing, Unauthorized
 from apps.remote.federation.known import peer_of, special_remote
 from apps.remote.federation.tokens import PeerSigner
 from apps.remote.models import RemoteCredential
-from db.sql import write_transaction
+from parley import db
+from parley.db.sql import write_transaction
 
 log_lines = logging.getLogger("parley.audit")
 
@@ -218,6 +220,27 @@ def erase(agent: Agent, user: User | None, scheme_name: str, by: User | None) ->
         if erased:
             _record(AuditAction.CREDENTIAL_REMOVED, "erased", agent, user, scheme_name, by)
     return bool(erased)
+
+
+def _erase_row(row: RemoteCredential, principal: Principal) -> RemoteCredential:
+    if not erase(row.agent, row.user, row.scheme, User.objects.get(pk=principal.user_id or 0)):
+        raise NotNeeded("It is erased already.")
+    return row
+
+
+ERASE = Act[RemoteCredential](
+    "erase",
+    "Erase",
+    _erase_row,
+    "Erase a credential",
+    "The agent is called without it. Whether each person brings their own stays as it is.",
+    lambda row: f"The credential of {row.user or 'everybody'} for {row.scheme} was erased.",
+    lambda row: bool(row.kind),
+    is_grave=True,
+    records=True,
+    icon="delete",
+)
+REMOTE_CREDENTIALS = Resource("remote-credentials", "remote-credential", RemoteCredential, acts=(ERASE,))
 
 
 def set_personal(agent: Agent, scheme_name: str, is_personal: bool, by: User | None) -> None:

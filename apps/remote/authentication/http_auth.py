@@ -9,12 +9,12 @@ from typing import NoReturn, Protocol
 
 import httpx
 
-import db
 from apps.accounts import request_signatures
 from apps.agents.identity import did_of
 from apps.agents.signing import signer_of
 from apps.remote.cards import origin_of
 from apps.remote.errors import WrongOrigin
+from parley import db
 
 
 class Signer(Protocol):

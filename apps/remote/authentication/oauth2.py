@@ -16,14 +16,13 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import httpx
 from django.utils import timezone
 
-import db
-import outbound
-from apps.features.credentials.oauth import TOKEN_TEXT, lifetime
+from apps.credentials.oauth import TOKEN_TEXT, lifetime
 from apps.remote.authentication.security_schemes import Scheme
 from apps.remote.cards import origin_of
 from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable
 from apps.remote.models import RemoteCredential
-from outbound import Limits, OutboundError
+from parley import db, outbound
+from parley.outbound import Limits, OutboundError
 
 TOKEN_LIMITS = Limits(seconds=15.0, bytes=256 * 1024, header_bytes=32 * 1024, connections=1)
 SHORTEST_LIFETIME = 1.0  # seconds

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F
 from django.utils import timezone
 
-import db
 from apps.record.execution import Run
 from apps.record.models import Context, Task
 from apps.record.runs import add_note
@@ -21,15 +19,13 @@ from apps.remote.errors import Refused, RemoteError
 from apps.remote.execution import runs
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.models import OpenWork
-from db import sql
+from parley import db
+from parley.work import WorkList
 
 log = logging.getLogger("parley.remote")
 
-CANCELS_PER_SWEEP = 50
 GIVE_UP_AFTER = datetime.timedelta(days=1)
-FIRST_RETRY = datetime.timedelta(seconds=30)  # longer than REMOTE_CANCEL_SECONDS
-LONGEST_RETRY = datetime.timedelta(hours=1)
-MOST_DOUBLINGS = 10  # of the wait; more would overflow a timedelta
+FIRST_RETRY, LONGEST_RETRY = 30.0, 3600.0  # seconds
 _background_tasks: set[asyncio.Task[None]] = set()
 
 
@@ -68,16 +64,8 @@ def _claim_stopped(remote_run: RemoteRun, is_late: bool) -> list[OpenWork]:
 
 def claim_unwanted(most: int, **which: object) -> list[OpenWork]:
     """Claim unwanted work that is due. No other process cancels it for a while."""
-    now = sql.database_time()
-    due = OpenWork.objects.unwanted().filter(next_try_at__lte=now, **which)
-    rows = due.select_related("agent__current_version").order_by("next_try_at")[:most]
-    claimed = []
-    for work in rows:
-        wait = min(FIRST_RETRY * 2 ** min(work.tries, MOST_DOUBLINGS), LONGEST_RETRY)
-        unclaimed = OpenWork.objects.filter(pk=work.pk, next_try_at=work.next_try_at)
-        if unclaimed.update(next_try_at=now + wait, tries=F("tries") + 1):
-            claimed.append(work)
-    return claimed
+    lease = datetime.timedelta(seconds=2 * settings.REMOTE_CANCEL_SECONDS)
+    return OpenWork.objects.select_related("agent__current_version").filter(**which).claim(lease, most)
 
 
 async def send_cancel(work: OpenWork) -> None:
@@ -92,26 +80,30 @@ async def send_cancel(work: OpenWork) -> None:
         is_over = isinstance(error, Refused) and not error.is_transient
         is_given_up = timezone.now() - work.began_at > GIVE_UP_AFTER and work.tries >= 10
         if not is_over and not is_given_up:
+            await db.run(work.retry, FIRST_RETRY, LONGEST_RETRY)
             return
         reason = str(error) or "it did not answer in time." if is_expected else "the log says why."
         await db.run(add_note, work.run, f"The agent was told to cancel its task, and did not: {reason}")
-    await db.run(work.delete)
+    await db.run(work.held.delete)
 
 
-def send_due_cancels() -> int:
-    claimed = claim_unwanted(CANCELS_PER_SWEEP)
-    if claimed:
-        asyncio.run(_send_all(claimed))
-    return len(claimed)
+async def send_due_cancel(key: int) -> None:
+    """Tells a remote agent that its task was canceled here."""
+    for work in await db.run(claim_unwanted, 1, pk=key):
+        await send_cancel(work)
 
 
-async def _send_all(works: Iterable[OpenWork]) -> None:
-    for error in await asyncio.gather(*(send_cancel(work) for work in works), return_exceptions=True):
-        if error is not None:
-            log.error("a cancel could not be sent; it is tried again", exc_info=error)
+def _agent_of(key: int) -> str:
+    """ "" for a cancel that is done."""
+    return str(OpenWork.objects.filter(pk=key).values_list("agent", flat=True).first() or "")
+
+
+CANCELS = WorkList(
+    "cancels", "remote.send_cancel", send_due_cancel, OpenWork, "began_at", host_of=_agent_of, at_once=50
+)
 
 
 def archiving_obstacle(context: Context) -> str:
-    """See `COLD_OBSTACLES`."""
+    """See `cold_obstacles`."""
     tasks = Task.objects.filter(context=context).values("pk")
     return "A remote agent may still be at work for it." if OpenWork.objects.filter(task__in=tasks).exists() else ""

@@ -17,7 +17,6 @@ import stamina
 from django.conf import settings
 from opentelemetry.trace import SpanKind
 
-import db
 from agentkit import AuthRequired, Completed, Failed, InputRequired, Outcome, TaskContext
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.recorder import RecordLost
@@ -31,8 +30,9 @@ from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unautho
 from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
-from apps.remote.identity import artifact_verification
-from telemetry import tracing
+from parley import db
+from parley.registry import added
+from parley.telemetry import tracing
 
 REFUSED_WAIT = 0.3  # seconds between connections to an agent that refuses them
 MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # end of its URI: the agent recognizes duplicates by messageId
@@ -109,7 +109,8 @@ class _Turn:
         if not isinstance(outcome, Failed):
             await self._follower.finish()
         if isinstance(outcome, Completed):
-            await artifact_verification.note_signatures(self._remote_run, task, translator.artifact_id)
+            for note in added("remote_completion_listeners"):
+                await note(self._remote_run, task, translator.artifact_id)
         return outcome
 
     async def _follow_to_end(self) -> JSON:

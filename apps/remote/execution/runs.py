@@ -19,8 +19,8 @@ from apps.record.runs import LeaseLost
 from apps.remote.execution import snapshots
 from apps.remote.execution.snapshots import AgentKnowledge
 from apps.remote.models import OpenWork
-from db import sql
-from db.sql import NOW
+from parley.db import sql
+from parley.db.sql import NOW
 
 RUNS_CONSIDERED = 100  # of a conversation
 
@@ -91,6 +91,7 @@ def save_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> Non
         task=assignment.task.pk,
         run=assignment.lease.run_id,
         remote_task=task["id"],
+        next_try_at=sql.corrected_time() - sql.MAX_SKEW,  # also where this machine's clock is ahead
     )
     is_new = is_open and remote_run.answers_task != task["id"]
     try:

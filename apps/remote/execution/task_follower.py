@@ -13,7 +13,6 @@ from contextlib import aclosing, suppress
 
 from django.conf import settings
 
-import db
 from agentkit import Emission, Progress
 from apps.record.events import JSON
 from apps.record.models import TaskState
@@ -24,6 +23,7 @@ from apps.remote.errors import CutOff, Misbehaved, OtherTask, Overloaded, Refuse
 from apps.remote.execution import cancellation, runs, webhooks
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.translation import TaskTranslator, is_settled, state_of
+from parley import db
 
 log = logging.getLogger("parley.remote")
 

@@ -1,4 +1,4 @@
 """Federation: installations that trust each other by their identities (DIDs) use each other's agents.
 
-`pairing` makes and takes codes, `tokens` says who calls, `calls` lets them in, `sync` keeps lists and keys fresh.
+`tokens` says who calls, `calls` lets them in. Pairing is an app of its own, `apps.optional.federation`.
 """

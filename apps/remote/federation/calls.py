@@ -6,7 +6,6 @@ import hashlib
 
 from django.utils import timezone
 
-import db
 from apps.accounts.authentication import BadCredentials
 from apps.accounts.models import User
 from apps.accounts.permissions import Role
@@ -15,7 +14,8 @@ from apps.agents.models import Agent
 from apps.remote.federation import tokens
 from apps.remote.federation.tokens import BadPeerToken, PeerToken
 from apps.remote.models import Peer, PeerUser, SharedAgent
-from db.sql import Query, write_transaction
+from parley import db
+from parley.db.sql import Query, write_transaction
 
 SEEN_EVERY = 60.0  # seconds between notes of when a peer was last seen
 

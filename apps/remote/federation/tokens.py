@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx
 
-import db
 from apps.accounts.models import User
 from apps.agents import identity, signing
 from apps.agents.signing import BadSignature, signer_of
 from apps.remote.models import Peer
+from parley import db
 
 JSON = dict[str, Any]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import outbound
 from apps.record.content import strict_json
 from apps.remote import cards
-from outbound import Limits
+from parley import outbound
+from parley.outbound import Limits
 
 JSON = dict[str, Any]
 JWK = dict[str, Any]

@@ -13,8 +13,8 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.features.budgets.models import Spending
-from apps.features.sessions.titles import title_key
+from apps.budgets.models import Spending
+from apps.conversations.sessions.titles import title_key
 from apps.plans.graphs import plan_at
 from apps.plans.models import Step
 from apps.record.execution import Run

@@ -8,14 +8,14 @@ from django import template
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from console import clock
+from parley.faces import clock
 
 register = template.Library()
 
 
 @register.filter
 def moment(at: datetime.datetime | None, style: str = "") -> str:
-    """`console.clock.written`, with its styles."""
+    """`parley.faces.clock.written`, with its styles."""
     return clock.written(at, style)
 
 

@@ -339,11 +339,9 @@ async def ask(
         secrets = [getattr(getattr(opened, "client", None), "api_key", "")]
         earlier, prompt = await asyncio.to_thread(_told, messages, spotlight, sight)
         with as_model_failures(opened.model_name, secrets), bookmarked(task, page, spotlight, gate) as before:
-            deferred = None
-            if gate:
-                if client.calls:
-                    await asyncio.to_thread(lambda: client.results)  # reads files
-                deferred = conversations.results_of_waiting(gate, client, before, spotlight)
+            if gate and client.calls:
+                await asyncio.to_thread(lambda: client.results)  # reads files
+            deferred = conversations.results_of_waiting(gate, client, before, spotlight) if gate else None
             result = await agent.run(
                 None if before else prompt,
                 message_history=[*earlier, *before],

@@ -41,6 +41,11 @@ export class Follower {
     this.open();
   }
 
+  openFrom(since) {
+    this.since = since;
+    this.open();
+  }
+
   open() {
     clearTimeout(this.waiting);
     const useStream = this.path === ALL && this.unopened % 3 === 2; // sometimes tries the other transport
@@ -121,7 +126,7 @@ function socket({ path, since, sessionIds, types, said }, { opened, told, closed
   line.onmessage = ({ data }) => {
     const word = JSON.parse(data);
     const seen = word.number ?? word.last;
-    told(word.events ?? word.entries ?? [], word.token ?? word.last ?? "");
+    told(word.events ?? (word.patch ? [word.patch] : []), word.token ?? word.last ?? "");
     if (seen && line.readyState === WebSocket.OPEN) line.send(JSON.stringify({ seen }));
     said(word);
   };

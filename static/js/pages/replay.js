@@ -2,7 +2,7 @@
 import { h } from "../dom.js";
 import { wholeTime } from "../format.js";
 import { uuid } from "../requests.js";
-import { artifactKey, begin, reduce } from "../session/reducer.js";
+import { apply, begin } from "../session/state.js";
 import { drawMade } from "../session/made.js";
 import { View } from "../session/view.js";
 import { drawWork } from "../session/work.js";
@@ -16,19 +16,19 @@ const LONGEST_GAP = 3000; // ms: long pauses are shortened to this
 const NEAR = 48; // px from the end that count as the end
 const FRAME = 16; // ms: events within this time are drawn together
 const APART = 100; // events between two saved states
-const AT_ONCE = 50; // events reduced before the page may do something else
+const AT_ONCE = 50; // events applied before the page may do something else
 
-/** A session's log, loaded in pages and reduced once; any event is then a few steps from a saved state. */
+/** What each event of a session changed, loaded in pages and applied once; any event is then near a saved state. */
 class Log {
   /** `beginning`: {entries (an address), last, agent}. `grown()` is called after each page. */
   constructor(beginning, grown) {
-    Object.assign(this, { beginning, grown, entries: [], kept: [begin(beginning.agent)] });
+    Object.assign(this, { beginning, grown, steps: [], kept: [begin(beginning.agent)] });
     this.now = { index: 0, state: copyOf(this.kept[0]) };
   }
 
-  /** The index of the last loaded event. Indexes have no gaps: entry number N is event N + 1. */
+  /** The index of the last loaded event. Indexes have no gaps: step number N is event N + 1. */
   get loaded() {
-    return this.entries.length;
+    return this.steps.length;
   }
 
   /** Load the whole log. Throws what `fetch` throws; another call continues. */
@@ -36,25 +36,24 @@ class Log {
     while (this.loaded < this.beginning.last) {
       const answer = await fetch(`${this.beginning.entries}?after=${this.loaded}`);
       if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
-      const { entries } = await answer.json();
-      if (!entries.length) return;
-      await this.reduceAll(entries);
+      const { steps } = await answer.json();
+      if (!steps.length) return;
+      await this.applyAll(steps);
       this.grown();
     }
   }
 
   /** Save a state at intervals, without blocking the page. */
-  async reduceAll(entries) {
-    let state = this.end ?? copyOf(this.kept[0]);
-    for (let number = 0; number < entries.length; number += AT_ONCE) {
-      for (const entry of entries.slice(number, number + AT_ONCE)) {
-        state = reduce(state, entry);
-        this.entries.push(entry);
-        if (this.loaded % APART === 0) this.kept.push(copyOf(state));
+  async applyAll(steps) {
+    this.end ??= copyOf(this.kept[0]);
+    for (let number = 0; number < steps.length; number += AT_ONCE) {
+      for (const step of steps.slice(number, number + AT_ONCE)) {
+        apply(this.end, step.patch);
+        this.steps.push(step);
+        if (this.loaded % APART === 0) this.kept.push(copyOf(this.end));
       }
       await new Promise((done) => setTimeout(done));
     }
-    this.end = state;
   }
 
   /** The session as it was after event `index`, from the current or the nearest saved state. */
@@ -62,18 +61,20 @@ class Log {
     const nearest = Math.floor(index / APART);
     const isAhead = this.now.index <= index && this.now.index >= nearest * APART;
     const from = isAhead ? this.now.index : nearest * APART;
-    const start = isAhead ? this.now.state : copyOf(this.kept[nearest]);
-    this.now = { index, state: this.entries.slice(from, index).reduce(reduce, start) };
-    return this.now.state;
+    const state = isAhead ? this.now.state : copyOf(this.kept[nearest]);
+    for (const { patch } of this.steps.slice(from, index)) apply(state, patch);
+    this.now = { index, state };
+    return state;
   }
 
-  entry(index) {
-    return this.entries[index - 1];
+  /** What is said of event `index`: {type, at, isSaid}. */
+  step(index) {
+    return this.steps[index - 1];
   }
 
   /** Delivered artifacts, by key. */
   artifact(key) {
-    return this.entries.flatMap(({ artifacts = [] }) => artifacts).find((one) => artifactKey(one) === key);
+    return this.steps.flatMap(({ artifacts = [] }) => artifacts).find(({ taskId, artifactId }) => `${taskId}/${artifactId}` === key);
   }
 }
 
@@ -122,7 +123,7 @@ function draw() {
   $("earlier-hidden").hidden = items.length <= MOST_DRAWN;
   $("nothing-yet").hidden = items.length > 0;
   $("fork").disabled = index === 0;
-  const { type = "", at } = log.entry(index) ?? {};
+  const { type = "", at } = log.step(index) ?? {};
   tell(`Event ${index} of ${beginning.last}`, type, at);
   if (isAtEnd || !playing) $("transcript").scrollTop = $("transcript").scrollHeight;
 }
@@ -142,16 +143,10 @@ place.addEventListener("input", () => {
 
 // Messages that one can jump to
 
-const SPOKEN = new Set(["user_message", "agent_message"]);
-
-function isSaid(entry) {
-  return SPOKEN.has(entry.type) || Boolean(entry.message && !entry.progress);
-}
-
 function goToMessage(step) {
   pause();
   for (let to = index + step; to > 0 && to <= log.loaded; to += step) {
-    if (isSaid(log.entry(to))) return go(to);
+    if (log.step(to).isSaid) return go(to);
   }
   go(step < 0 ? 0 : log.loaded);
 }
@@ -184,7 +179,7 @@ function next() {
 }
 
 function pauseBefore(number) {
-  const [before, after] = [log.entry(number - 1), log.entry(number)];
+  const [before, after] = [log.step(number - 1), log.step(number)];
   const passed = before ? new Date(after.at) - new Date(before.at) : 0;
   return Math.min(Math.max(passed, 0), LONGEST_GAP) / Number($("speed").value);
 }

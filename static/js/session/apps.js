@@ -104,7 +104,7 @@ class App {
 
   update(item) {
     this.item = item;
-    const counts = item.calls.reduce((all, name) => all.set(name, (all.get(name) ?? 0) + 1), new Map());
+    const counts = item.steps.reduce((all, { name }) => all.set(name, (all.get(name) ?? 0) + 1), new Map());
     const said = [...counts].map(([name, count]) => (count > 1 ? `${name} (${count})` : name)).join(", ");
     this.called.textContent = said && `This page called ${said}.`;
   }

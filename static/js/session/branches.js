@@ -15,7 +15,7 @@ class Branches {
   constructor(page) {
     Object.assign(this, { page, ways: page.beginning.branches ?? {}, looked: 0 });
     page.on("drawn", () => this.draw());
-    page.on("entries", (fresh) => fresh.some(({ type }) => type === "edit" || type === "session_forked") && this.lookSoon());
+    page.on("patched", ({ isForked }) => isForked && this.lookSoon());
     document.addEventListener("visibilitychange", () => document.hidden || this.look());
     addEventListener("pageshow", ({ persisted }) => persisted && this.look());
     document.addEventListener("sessions-heard", ({ detail }) => detail.some(({ type }) => type === "fork") && this.lookSoon());

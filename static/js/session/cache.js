@@ -1,10 +1,9 @@
-// Keeps sessions in this browser: the entries of a page and later ones, when a turn ends, or when the person or the connection
-// leaves during one. The cache may be deleted at any time. Entries are in blocks without gaps, {session, first, until, entries}.
-// Another user or entry format has another database (`device.js` deletes them when the user signs out).
+// Keeps sessions in this browser: the items of a page and later changes, when a turn ends, or when the person or the connection
+// leaves during one. The cache may be deleted at any time. Changes are in blocks without gaps, {session, first, until, patch, isOpen}.
+// Another user or format has another database (`device.js` deletes them when the user signs out).
+import { itemOf } from "./state.js";
 
-const QUIET = 1500; // ms without new entries before they are written
-const PIECES = new Set(["agent_token_start", "agent_token", "artifact_update"]); // not needed once their task has ended
-const ENDED = ["completed", "failed", "rejected", "canceled"];
+const QUIET = 1500; // ms without changes before they are written
 
 /** From the first time on. */
 export function start(page) {
@@ -15,10 +14,11 @@ class Cache {
   constructor(page) {
     this.kept = keptOf(page);
     this.until = page.first - 1;
-    this.news = page.entries.slice();
+    const { items, files, parts } = page.state;
+    this.changed = new Set([...items.map(({ key }) => key), ...files.keys(), ...parts.keys()]);
     this.write(page.state);
-    page.on("entries", (fresh) => {
-      for (const entry of fresh) this.news.push(entry);
+    page.on("patched", ({ put = [], set = {}, drop = [] }) => {
+      for (const key of [...put.map((item) => item.key), ...Object.keys(set), ...drop]) this.changed.add(key);
       clearTimeout(this.due);
       this.due = setTimeout(() => this.write(page.state), QUIET);
     });
@@ -31,15 +31,20 @@ class Cache {
     addEventListener("pagehide", () => this.write(page.state));
   }
 
-  write({ tasks, last }) {
-    if (this.isGone) return;
-    const isWhole = ({ type, taskId }) => !PIECES.has(type) || !ENDED.includes(tasks[taskId]?.state);
-    this.kept.keep(this.until + 1, last, this.news.splice(0).filter(isWhole));
+  write(state) {
+    const { last, title, agent, open, ratings } = state;
+    if (this.isGone || last <= this.until) return;
+    const found = [...this.changed].map((key) => [key, itemOf(state, key)]);
+    const put = found.filter(([, item]) => item && !item.pending).map(([, { steps, ...item }]) => item);
+    const drop = found.filter(([, item]) => !item).map(([key]) => key);
+    const patch = { index: last, put, drop, title: title ?? undefined, agent, open, ratings: { ...ratings } };
+    this.kept.keep(this.until + 1, last, patch, open.length);
+    this.changed.clear();
     this.until = last;
   }
 }
 
-const AT_ONCE = 300; // entries given at once when scrolling up
+const AT_ONCE = 100; // items given at once when scrolling up
 
 export function keptOf(page) {
   return (page.kept ??= new Kept(page.id, page.beginning.format));
@@ -62,26 +67,29 @@ class Kept {
     }).catch(() => null);
   }
 
-  /** Entries `first` to `until`, all that exist. */
-  async keep(first, until, entries) {
+  /** What events `first` to `until` changed. `open`: the number of tasks that were unfinished then. */
+  async keep(first, until, patch, open) {
     const { session } = this;
     const stores = await this.stores("readwrite");
-    if (until >= first) stores?.blocks.put({ session, first, until, entries });
+    if (until >= first) stores?.blocks.put({ session, first, until, patch, isOpen: open > 0 });
     stores?.sessions.put({ session, opened: Date.now() });
   }
 
-  /** The entries before index `before`, {first, entries}; null if unknown. */
+  /** What was before index `before`, {first, patch}; null if unknown, or if it may have changed since. */
   async before(before) {
     let first = before;
-    let entries = [];
-    while (entries.length < AT_ONCE && first > 1) {
-      const edge = first;
-      const [block] = await this.blocks(edge - 1, 1);
-      if (!block || block.first >= edge) break;
-      entries = block.entries.filter(({ index }) => index < edge).concat(entries);
+    const put = new Map();
+    let ratings = {};
+    while (put.size < AT_ONCE && first > 1) {
+      const [block] = await this.blocks(first - 1, 1);
+      if (!block || block.first >= first || block.isOpen) break;
+      for (const item of block.patch.put) if (!put.has(item.key)) put.set(item.key, item);
+      ratings = { ...block.patch.ratings, ...ratings };
       first = block.first;
     }
-    return first < before ? { first, entries } : null;
+    const shown = new Set([...put.values()].filter(({ place }) => indexOf(place) >= first && indexOf(place) < before).map(({ key }) => key));
+    const isShown = ({ key, of }) => shown.has(of ?? key);
+    return first < before ? { first, patch: { put: [...put.values()].filter(isShown), ratings } } : null;
   }
 
   /** The blocks that end at an index or after it. */
@@ -101,6 +109,9 @@ class Kept {
     }
   }
 }
+
+/** The event that put an item in its place (`conversation.py`). */
+const indexOf = (place) => Math.floor(place / 1000);
 
 const answer = (request) =>
   new Promise((done) => {
@@ -136,22 +147,26 @@ export function startOld(page) {
   page.tell("old");
 }
 
-/** Give a page the newer entries that the browser has. The page does not wait long; late entries are added when they come. */
+/** Give a page the newer changes that the browser has. The page does not wait long; late ones are applied when they come. */
 export async function recall(page) {
   const known = after(keptOf(page), page.state.last);
-  const taken = known.then(async (entries) => {
-    await page.take(entries);
-    page.opened = Math.max(page.opened, entries.at(-1)?.index ?? 0);
+  const taken = known.then((patches) => {
+    if (!patches.length) return;
+    page.line?.drop();
+    page.take(patches);
+    page.opened = Math.max(page.opened, page.state.last);
+    page.lacksFiles = true;
+    page.line?.openFrom(page.state.last);
   });
   await Promise.race([taken, new Promise((done) => setTimeout(done, PATIENCE))]);
 }
 
-/** The entries after index `last`; nothing if unknown. */
+/** The changes after index `last`; nothing if unknown. */
 async function after(kept, last) {
   const found = [];
-  for (const { first, until, entries } of await kept.blocks(last + 1)) {
+  for (const { first, until, patch } of await kept.blocks(last + 1)) {
     if (first > last + 1) break;
-    found.push(...entries.filter(({ index }) => index > last));
+    found.push(patch);
     last = until;
   }
   return found;

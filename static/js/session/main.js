@@ -1,8 +1,8 @@
-// A conversation's page. `page.js` holds shared state, `reducer.js` changes it, and `view.js` draws the window of `window.js`.
+// A conversation's page. `page.js` holds shared state, `state.js` changes it, and `view.js` draws the window of `window.js`.
 // Other modules are loaded when they are needed.
 import { Composer, LOST } from "../compose/composer.js";
 import { SessionPage } from "./page.js";
-import { isBusy } from "./reducer.js";
+import { isBusy } from "./state.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -18,7 +18,7 @@ function isUnread(state) {
 /** Each is loaded and started (`start`, or the named function) once: when the state requires it, or at the first such event. */
 const FEATURES = [
   { load: () => import("./panel.js"), on: { click: "#to-panel, #items [data-artifact], .artifact-open" } },
-  { load: () => import("./making.js"), when: ({ artifacts }) => Object.keys(artifacts).length },
+  { load: () => import("./making.js"), when: ({ files, items }) => files.size || items.some(({ isMaking }) => isMaking) },
   { load: () => import("./title.js"), when: ({ title, agent }) => title || agent.slug !== page.beginning.agent.slug },
   { load: () => import("./apps.js"), when: ({ items }) => items.some(({ kind }) => kind === "app") },
   { load: () => import("./questions.js"), when: () => $("items").querySelector(".question") },
@@ -101,7 +101,7 @@ function back() {
   page.drawSoon();
 }
 
-/** Keep the entries of an unfinished turn when the person or the connection leaves. */
+/** Keep what there is of an unfinished turn when the person or the connection leaves. */
 function keep() {
   if (isNews(page.state)) import("./cache.js").then(({ start }) => start(page), () => {});
 }

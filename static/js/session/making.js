@@ -1,8 +1,6 @@
 // Files in progress: listed above delivered ones. The open one shows its content so far.
 import { h, icon } from "../dom.js";
-import { bytes } from "../format.js";
 import { count } from "./files.js";
-import { artifactKey } from "./reducer.js";
 
 const AT_END = 24; // pixels from the end within which the view follows
 
@@ -10,9 +8,12 @@ const $ = (id) => document.getElementById(id);
 
 export function start(page) {
   const unfinished = new Unfinished($("making"), $("artifacts"), $("preview"));
-  const draw = () => unfinished.draw(Object.values(page.state.artifacts).filter(({ isListed }) => isListed));
-  page.on("entries", (fresh) => {
-    for (const { taskId, artifacts } of fresh) if (artifacts?.length) unfinished.deliver(taskId);
+  const draw = () => {
+    const { files, items } = page.state;
+    unfinished.draw([...files.values(), ...items.filter(({ isMaking }) => isMaking)].filter(({ isListed }) => isListed));
+  };
+  page.on("patched", ({ files = [] }) => {
+    for (const taskId of files) unfinished.deliver(taskId);
   });
   page.on("drawn", draw);
   $("artifacts").addEventListener("renewed", () => {
@@ -21,6 +22,8 @@ export function start(page) {
   });
   draw();
 }
+
+const artifactKey = ({ taskId, artifactId }) => `${taskId}/${artifactId}`;
 
 class Unfinished {
   constructor(list, ready, preview) {
@@ -38,10 +41,10 @@ class Unfinished {
     const over = [...this.items.keys()].filter((key) => !this.made.has(key) && !this.delivered.has(key));
     const begun = artifacts.filter((artifact) => !this.items.has(artifactKey(artifact)));
     over.forEach((key) => this.remove(key));
-    begun.sort((one, other) => one.firstEvent - other.firstEvent).forEach((artifact) => this.add(artifact));
-    for (const [key, { size }] of this.made) {
-      const about = this.items.get(key).querySelector(".about"); // not if its line is already among the delivered ones
-      if (about) about.textContent = `In progress · ${bytes(size)}`;
+    begun.sort((one, other) => one.place - other.place).forEach((artifact) => this.add(artifact));
+    for (const [key, { about }] of this.made) {
+      const shown = this.items.get(key).querySelector(".about"); // not if its line is already among the delivered ones
+      if (shown) shown.textContent = `In progress · ${about}`;
     }
     this.drawSoFar();
     if (!over.length && !begun.length) return;

@@ -1,6 +1,6 @@
 // Two entries of a conversation's menus: continuing with another agent, and copying the conversation.
 import { copyFrom } from "../clipboard.js";
-import { post } from "../requests.js";
+import { persist } from "../requests.js";
 
 const LOST = "The agent was not switched. Try again when you are back online.";
 
@@ -13,7 +13,7 @@ export function startSwitching(page) {
     menu.hidePopover();
     opener.disabled = true;
     try {
-      await post(page.beginning.switch, { agent: choice.dataset.switch }, LOST); // the connection brings the change
+      await persist("PATCH", `/sessions/${page.id}`, { agent: choice.dataset.switch }, LOST); // the connection brings the change
     } catch (problem) {
       page.complain(problem.message);
     } finally {

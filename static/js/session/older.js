@@ -1,6 +1,6 @@
 // Earlier messages, read from the server or from the browser's cache when the reader scrolls there.
 import { keptOf } from "./cache.js";
-import { push } from "./reducer.js";
+import { addEarlier, apply } from "./state.js";
 
 const FAR = 300; // turns at a time, when jumping to a message far up
 const REST = 5000; // ms until scrolling retries a failed request
@@ -56,24 +56,31 @@ async function read(page, turns) {
   const kept = keptOf(page);
   await page.end.lengthen();
   const before = page.first;
-  const known = await kept.before(before);
-  const older = known ?? (await fromServer(page, before, turns));
-  prepend(page, older);
-  if (!known) kept.keep(older.first, before - 1, older.entries);
+  page.isReading = true;
+  try {
+    const known = await kept.before(before);
+    const older = known ?? (await fromServer(page, before, turns));
+    prepend(page, older);
+    if (!known) kept.keep(older.first, before - 1, older.patch, page.state.open.length);
+  } finally {
+    page.isReading = false;
+    page.patches = [];
+  }
 }
 
-/** Earlier entries, {first, entries}: rebuilds the state, with unconfirmed messages at its end. */
-function prepend(page, { first, entries }) {
-  const { items, last } = page.state;
+/** Earlier turns, {first, patch}. What changed since they were asked for is applied to them too. */
+function prepend(page, { first, patch }) {
+  const { items } = page.state;
+  const { length } = items;
   page.first = first;
-  page.entries = entries.concat(page.entries);
-  page.state = page.reduced(last);
-  for (const item of items) if (item.pending) push(page.state, item);
-  page.end.window.shift(page.state.items.length - items.length);
+  addEarlier(page.state, patch);
+  for (const later of page.patches) apply(page.state, later);
+  page.end.window.shift(items.length - length);
 }
 
 async function fromServer(page, before, turns) {
-  const answer = await fetch(`${page.beginning.earlier}?${new URLSearchParams({ before, ...(turns && { turns }) })}`);
+  const query = new URLSearchParams({ before, upto: page.state.last, ...(turns && { turns }) });
+  const answer = await fetch(`${page.beginning.earlier}?${query}`);
   if (!answer.ok) throw new Error(`${answer.status}`);
   return answer.json();
 }

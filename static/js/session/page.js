@@ -1,8 +1,8 @@
-// What the modules of a conversation's page share: its state, and the connection that brings the log.
+// What the modules of a conversation's page share: its state, and the connection that brings its patches.
 import { Follower } from "../client/follow.js";
 import { h } from "../dom.js";
-import { begin, isBusy, reduce } from "./reducer.js";
 import { End } from "./scroll.js";
+import { apply, begin, isBusy } from "./state.js";
 import { View } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
@@ -12,10 +12,11 @@ export class SessionPage {
     this.beginning = beginning;
     this.id = beginning.session;
     this.old = null; // set if the page was kept and is out of date
-    this.entries = beginning.entries; // of the log, from the first event on the page
-    this.first = beginning.first;
-    this.listeners = { entries: [], drawn: [], line: [], status: [], old: [] };
-    this.state = this.reduced(beginning.last);
+    this.first = beginning.first; // event on the page
+    this.patches = []; // that came while earlier messages were being read
+    this.said = []; // what a screen reader has yet to say
+    this.listeners = { patched: [], drawn: [], line: [], status: [], old: [] };
+    this.state = apply(begin(beginning.agent), beginning.patch);
     this.view = new View($("items"));
     this.end = new End($("transcript"), $("to-end"), { changed: () => this.draw(), older: () => this.older() });
     $("earlier").addEventListener("click", () => this.end.up());
@@ -41,13 +42,13 @@ export class SessionPage {
     this.line = new Follower({
       path: this.beginning.line,
       since: this.state.last,
-      heard: (entries) => this.take(entries),
+      heard: (patches) => this.take(patches),
       said: (word) => this.told(word),
       changed: (name) => this.lineIs(name),
     });
   }
 
-  /** Events: "entries" (new ones, once they are in the state), "drawn", "line" (its name), "status", "old" (see `cache.js`). */
+  /** Events: "patched" (with the patch, once it is in the state), "drawn", "line" (its name), "status", "old" (see `cache.js`). */
   on(name, listener) {
     this.listeners[name].push(listener);
   }
@@ -70,17 +71,17 @@ export class SessionPage {
   }
 
   /** The session's status as the server sends it, in HTML. The first one is on the page already. */
-  told({ status, timeline, sign, entries, people, mayWrite }) {
+  told({ status, timeline, sign, patch, people, mayWrite }) {
     if (mayWrite === this.composer.form.hidden) import("./role.js").then(({ showRole }) => showRole(this, mayWrite), () => {});
     if (people) import("./people.js").then(({ showPeople }) => showPeople(people), () => {});
     if (status === undefined) return;
     Object.assign(this, { status, timeline, sign });
-    if (!status || !(this.old || entries.length)) return;
+    if (!status || !(this.old || patch)) return;
     this.isTurned = this.hasTurned = true;
     this.drawSoon();
   }
 
-  /** In the same frame as the entries. */
+  /** In the same frame as the patch. */
   showStatus() {
     this.isTurned = false;
     this.hasTurned = true;
@@ -94,25 +95,17 @@ export class SessionPage {
     this.refresh = await import("./refresh.js").catch(() => null); // the next status loads it again
   }
 
-  reduced(last) {
-    const state = this.entries.reduce(reduce, begin(this.beginning.agent));
-    state.last = Math.max(last, state.last);
-    return state;
-  }
-
-  take(news) {
-    const fresh = news.filter((entry) => this.takeOne(entry));
-    if (!fresh.length) return;
-    this.tell("entries", fresh);
-    this.end.added();
-    this.drawSoon();
-  }
-
-  takeOne(entry) {
-    if (entry.index <= this.state.last) return false;
-    this.entries.push(entry);
-    reduce(this.state, entry);
-    return true;
+  take(patches) {
+    for (const patch of patches) {
+      if (patch.index <= this.state.last) continue;
+      apply(this.state, patch);
+      if (this.isReading) this.patches.push(patch);
+      this.said.push(...(patch.said ?? []));
+      this.lacksFiles ||= Boolean(patch.files);
+      this.tell("patched", patch);
+      this.end.added();
+      this.drawSoon();
+    }
   }
 
   async older() {

@@ -23,7 +23,7 @@ class Queue {
       if (act) this.act(act.dataset.act, act.closest("li"));
     });
     list.addEventListener("renewed", ({ detail }) => this.renewed(detail));
-    page.on("entries", (fresh) => this.isThere(fresh.map(({ message }) => message?.messageId)));
+    page.on("patched", ({ put = [] }) => this.isThere(put.map(({ messageId }) => messageId)));
     page.on("line", (name) => name === "live" && this.box?.hurry());
     if (localStorage.getItem("unsent")) this.outbox().then((box) => box?.resume());
   }

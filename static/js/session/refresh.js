@@ -1,4 +1,4 @@
-// Updates the parts of the page that the server draws. The status and the timeline come over the WebSocket, with the entries. The
+// Updates the parts of the page that the server draws. The status and the timeline come over the WebSocket, with the patches. The
 // files and the queue are fetched again when something begins, waits or ends, and when the person comes back.
 import { h, safe } from "../dom.js";
 import { fetchDrawn, renewFiles } from "./files.js";
@@ -12,24 +12,21 @@ timeline.addEventListener("htmx:beforeSwap", ({ detail }) => (detail.shouldSwap 
 
 export function start(page) {
   let isGone = false;
-  const delivers = ({ index, artifacts }) => artifacts?.length && index > page.beginning.last;
-  let lacksFiles = page.entries.some(delivers); // the list of delivered files
   const fetchFiles = async () => {
-    lacksFiles = false; // unless that fails: then the next event retries
-    lacksFiles = !(await renewFiles());
+    page.lacksFiles = false; // the list of delivered files; unless that fails: then the next event retries
+    page.lacksFiles = !(await renewFiles());
   };
   const renewLists = () => {
     if (!isGone && (page.old || document.querySelector("#queued li"))) renewQueue();
-    if (!isGone && lacksFiles) fetchFiles();
+    if (!isGone && page.lacksFiles) fetchFiles();
   };
   const comeBack = () => {
     if (!isGone) htmx.trigger(timeline, "turned");
     renewLists();
   };
-  const isTurn = ({ type, progress }) => type === "user_message" || (type === "agent_status" && !progress);
-  page.on("entries", (fresh) => {
-    if (fresh.some(delivers)) fetchFiles();
-    if (fresh.some(isTurn)) renewLists();
+  page.on("patched", ({ files, open, put = [] }) => {
+    if (files) fetchFiles();
+    if (open || put.some(({ role }) => role === "user")) renewLists();
   });
   page.on("line", (name) => {
     isGone ||= name === "gone";
@@ -37,10 +34,10 @@ export function start(page) {
   });
   document.addEventListener("visibilitychange", () => document.hidden || comeBack());
   page.on("old", () => {
-    lacksFiles = true;
+    page.lacksFiles = true;
     comeBack();
   });
-  lacksFiles ||= Boolean(page.old);
+  page.lacksFiles ||= Boolean(page.old);
   if (page.old) comeBack();
   else renewLists();
 }

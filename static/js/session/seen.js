@@ -31,7 +31,7 @@ export function start(page) {
     waiting = setTimeout(tell, Math.max(GLANCE, at + PAUSE - Date.now()));
   }
 
-  page.on("entries", (fresh) => fresh.some(({ type, message }) => message && type !== "user_message") && look());
+  page.on("patched", ({ said, open }) => (said || open) && look());
   document.addEventListener("visibilitychange", look);
   look();
 }

@@ -3,7 +3,7 @@ import { LOST } from "../compose/composer.js";
 import { h, icon } from "../dom.js";
 import { bytes } from "../format.js";
 import { uuid } from "../requests.js";
-import { change, drop, itemOf, push, WAITS } from "./reducer.js";
+import { change, drop, insert, itemOf } from "./state.js";
 
 /** The only sender of a page. */
 export function start(page) {
@@ -15,9 +15,7 @@ class Sending {
   constructor(page) {
     this.page = page;
     this.said = new Map(); // this page's messages that the log has not confirmed, by id
-    page.on("entries", (fresh) => {
-      for (const { type, message } of fresh) if (type === "user_message") this.said.delete(message.messageId);
-    });
+    page.on("patched", ({ put = [] }) => put.forEach(({ messageId }) => this.said.delete(messageId)));
     page.on("line", (name) => name === "live" && this.box?.hurry());
     document.getElementById("items").addEventListener("click", ({ target }) => {
       const { again, retry, takeBack } = target.closest("button")?.dataset ?? {};
@@ -85,7 +83,7 @@ class Sending {
     const { state } = this.page;
     const key = keyOf(id);
     const item = { kind: "message", key, role: "user", messageId: id, text, files: files.map(known), pending: true };
-    if (!itemOf(state, key)) push(state, { ...item, at: new Date().toISOString(), html: drawn(item) });
+    if (!itemOf(state, key)) insert(state, { ...item, at: new Date().toISOString(), html: drawn(item) });
     this.page.drawSoon();
   }
 
@@ -135,7 +133,7 @@ class Sending {
   /** Repeat the message that opened a task. */
   again(taskId) {
     const { state, beginning } = this.page;
-    const opening = state.items.find((item) => item.messageId === state.tasks[taskId]?.opensWith);
+    const opening = state.items.find((item) => item.role === "user" && item.taskId === taskId);
     const id = uuid();
     const said = [["message", id], ["task", taskId]];
     const giveBack = (sentence) => this.page.complain(sentence);
@@ -149,7 +147,7 @@ function known({ name, size, type }) {
   return { name, size, type };
 }
 
-/** As the server draws it (`web/sessions/messages.py`), with its actions while it waits. */
+/** As the server draws it (`conversations/pages/messages.py`), with its actions while it waits. */
 function drawn({ messageId, text, files, waits }) {
   const words = text && h("div", { class: "prose", dir: "auto" }, h("p", { class: "verbatim" }, text));
   const chips = files.length > 0 && h("div", { class: "chips" }, files.map(chip));
@@ -166,20 +164,16 @@ function chip({ name, size, type }) {
 // The task that a message belongs to
 
 /** The newest task that waits for the person; and the one that works. */
-export function waitingTask(state) {
-  return newest(state, (task) => WAITS.has(task.state));
+export function waitingTask({ open }) {
+  return open.findLast(({ waits }) => waits);
 }
 
-export function busyTask(state) {
-  return newest(state, (task) => !WAITS.has(task.state));
+export function busyTask({ open }) {
+  return open.findLast(({ waits }) => !waits);
 }
 
 /** The task of the next message: one of the session's agent. Other tasks are answered by their forms. */
-function addressedTask(state) {
-  const here = (task) => !task.of || task.of === state.agent?.slug;
-  return newest(state, (task) => here(task) && WAITS.has(task.state)) ?? newest(state, here);
-}
-
-function newest({ open, tasks }, holds) {
-  return [...open].map((id) => tasks[id]).findLast(holds) ?? null;
+function addressedTask({ open, agent }) {
+  const here = open.filter((task) => !task.agent || task.agent === agent?.slug);
+  return here.findLast(({ waits }) => waits) ?? here.at(-1);
 }

@@ -10,7 +10,7 @@ export function drawSteps(list, steps) {
 }
 
 function stepOf(step) {
-  if (step.kind !== "tool") return h("li", { class: step.kind }, step.text, step.detail && h("p", { class: "muted" }, step.detail));
+  if (step.what !== "tool") return h("li", { class: step.what }, step.text, step.detail && h("p", { class: "muted" }, step.detail));
   const said = [step.value, step.result].filter((value) => value && value !== "{}");
   return h(
     "li",

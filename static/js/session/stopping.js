@@ -1,6 +1,6 @@
 // Stops running work, and says when that is done.
 import { h, sign } from "../dom.js";
-import { post } from "../requests.js";
+import { persist } from "../requests.js";
 import { busyTask, waitingTask } from "./sending.js";
 
 const LOST = "The task is still running. Press Stop again when you are back online.";
@@ -17,7 +17,7 @@ export function start(page) {
 /** Stopping lasts until the log says that the task is over. */
 function look(page) {
   if (!page.stopping) return;
-  if (page.state.open.has(page.stopping)) show();
+  if (page.state.open.some(({ id }) => id === page.stopping)) show();
   else over(page);
 }
 
@@ -41,10 +41,9 @@ async function stop(page) {
   page.composer.words.focus();
   show();
   try {
-    const { stopped } = await post(page.beginning.stop, { task: task.id }, LOST);
-    if (!stopped) over(page); // the task ended by itself: the page shows how
+    await persist("POST", `/tasks/${task.id}/cancel`, undefined, LOST);
   } catch (problem) {
     over(page);
-    page.complain(problem.message);
+    if (page.state.open.some(({ id }) => id === task.id)) page.complain(problem.message); // else it ended by itself: the page shows how
   }
 }

@@ -1,6 +1,6 @@
 // The rating of a finished task: thumb up or down, and an optional comment. In the client API, up is 5 and down is 1.
 import { h } from "../dom.js";
-import { post } from "../requests.js";
+import { persist } from "../requests.js";
 
 const LOST = "Your rating was not saved. Choose it again when you are back online.";
 const COMMENT_LOST = "Your comment was not saved. Press Send again when you are back online.";
@@ -28,7 +28,7 @@ async function rate(page, row, rating, text = "") {
   showRating(row, rating);
   said.textContent = "";
   try {
-    await post(page.beginning.rate, { task, rating, text }, text ? COMMENT_LOST : LOST);
+    await persist("POST", `/tasks/${task}/feedback`, { rating, text }, text ? COMMENT_LOST : LOST);
     ratings[task] = rating;
     page.announce(text ? "Thank you. Your comment is saved." : "Your rating is saved.");
     row.querySelector(".comment")?.remove();

@@ -1,4 +1,4 @@
-// From items to the page: each item has one element, redrawn when the reducer has replaced the item.
+// From items to the page: each item has one element, redrawn when a patch has replaced the item.
 import { h, icon, safe } from "../dom.js";
 import { localizeTime } from "../format.js";
 import { drawStreaming } from "./streaming.js";
@@ -61,7 +61,7 @@ export class View {
     element.dataset.message = item.messageId ?? "";
     if (item.index) element.id = `m-${item.index}`;
     safe(element, item.html ?? "").prepend(meta(item));
-    if (item.html === undefined) element.append(unfinished(item));
+    if (!("html" in item)) element.append(unfinished(item));
     if (item.isDecided) signed(element);
     if (item.form) element.append(question(item));
     if (isFailed(item)) element.append(h("div", { class: "after" }, again(item.taskId)));

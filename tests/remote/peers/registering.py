@@ -10,7 +10,7 @@ import sys
 
 import django
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 django.setup()
 
 from apps.agents.models import Agent  # noqa: E402  (needs Django's apps)

@@ -1,8 +1,8 @@
-"""The A2A SDK's server on uvicorn, in its own process.
+"""The A2A SDK's server on uvicorn, in its own process; it speaks 1.0 and 0.3.
 
     python -m tests.remote.peers.sdk_server --binding JSONRPC --binding HTTP+JSON
 
-It prints its base URL. The card prefers bindings in the order of `--binding`; it speaks 1.0 and 0.3.
+It prints its base URL. The card prefers bindings in the order of `--binding`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -31,55 +30,67 @@ from a2a.types import a2a_pb2 as a2a
 from google.protobuf import json_format
 from starlette.applications import Starlette
 
-from tests.remote.peers.acting import End, Given, Piece, Progress, Said, Step, act, card
+from tests.remote.peers import FILE, described
 
-STATES = {
-    "completed": a2a.TASK_STATE_COMPLETED,
-    "failed": a2a.TASK_STATE_FAILED,
-    "rejected": a2a.TASK_STATE_REJECTED,
-    "input-required": a2a.TASK_STATE_INPUT_REQUIRED,
-    "auth-required": a2a.TASK_STATE_AUTH_REQUIRED,
-}
+MODES = ["text/plain", "application/json", "application/octet-stream"]
+SKILL = {"id": "act", "name": "Act", "description": "Does what a test tells it to do.", "tags": ["test"]}
 
 
 class Acting(AgentExecutor):
-    """Does what `acting` says, and more by the first word of a message:
+    """Describes the files of a message, or does what its first word says, or repeats it:
 
-    message X   answers with the message X, without a task
-    count N     streams the artifact "count" as N chunks: "1 ", "2 ", …
-    wait        works until it is canceled, and says so every 0.1 s
-    data        delivers {"n": 1, "list": [1.5, null, "x"]} as the artifact "data"
-    look        delivers its request, parts and metadata, as the JSON artifact "seen"
+    message X        answers with the message X, without a task
+    count N [PAUSE]  streams the artifact "count" as N chunks: "1 ", "2 ", …; "chunks" is the same
+    wait             works until it is canceled, and says so every 0.1 s
+    data             delivers {"n": 1, "list": [1.5, null, "x"]} as the artifact "data"
+    look             delivers its request, parts and metadata, as the JSON artifact "seen"
+    file             delivers FILE
+    ask, fail        what they say; the answer to the question is delivered
     """
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         message, task = context.message, context.current_task
         assert message is not None
-        said = said_in(message, is_answer=task is not None)
-        word, _, rest = said.text.partition(" ")
+        text = next((part.text for part in message.parts if part.text), "")
+        word, _, rest = text.partition(" ")
         if word == "message":
             answer = new_text_message(rest, context_id=context.context_id, role=a2a.ROLE_AGENT)
             await event_queue.enqueue_event(answer)
             return
+        is_answer = task is not None
         if task is None:
             task = new_task_from_user_message(message)
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)
+        if is_answer:
+            await deliver(updater, answer=a2a.Part(text=f"It was {text}."))
+        elif word != "look" and (files := [part for part in message.parts if part.raw]):
+            told = [a2a.Part(text=described(file.filename, file.raw)) for file in files]
+            await deliver(updater, **{f"received-{number}": part for number, part in enumerate(told)})
+        else:
+            await self.act(updater, word, rest, message)
+
+    async def act(self, updater: TaskUpdater, word: str, rest: str, message: a2a.Message) -> None:
         match word:
-            case "count":
-                await count(updater, int(rest))
+            case "count" | "chunks":
+                await count(updater, *rest.split())
             case "wait":
                 while True:
                     await updater.start_work(says(updater, "Still working."))
                     await asyncio.sleep(0.1)
             case "data":
-                await deliver(updater, "data", {"n": 1, "list": [1.5, None, "x"]})
+                await deliver(updater, data=data({"n": 1, "list": [1.5, None, "x"]}))
             case "look":
-                await deliver(updater, "seen", json_format.MessageToDict(message))
+                await deliver(updater, seen=data(json_format.MessageToDict(message)))
+            case "file":
+                file = a2a.Part(raw=FILE, filename="all.bin", media_type="application/octet-stream")
+                await deliver(updater, **{"all.bin": file})
+            case "ask":
+                await updater.requires_input(says(updater, "Which word?"))
+            case "fail":
+                await updater.failed(says(updater, "This went wrong, as was asked."))
             case _:
-                await updater.start_work()
-                async for step in act(said):
-                    await take(updater, step)
+                await deliver(updater, answer=a2a.Part(text=f"{word} {rest}".strip()))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.task_id is not None
@@ -87,45 +98,40 @@ class Acting(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def said_in(message: a2a.Message, *, is_answer: bool) -> Said:
-    texts = [part.text for part in message.parts if part.text]
-    files = [part for part in message.parts if part.WhichOneof("content") in ("raw", "url")]
-    given = [Given(one.filename, url=one.url) if one.url else Given(one.filename, one.raw) for one in files]
-    return Said(texts[0] if texts else "", given, is_answer)
-
-
-async def take(updater: TaskUpdater, step: Step) -> None:
-    match step:
-        case Progress(text):
-            await updater.start_work(says(updater, text))
-        case Piece(name, content=bytes(content)):
-            file = a2a.Part(raw=content, filename=name, media_type="application/octet-stream")
-            await updater.add_artifact([file], name, name)
-        case Piece(name, text):
-            await updater.add_artifact([a2a.Part(text=text)], name, name, append=step.append, last_chunk=step.last)
-        case End(state, text):
-            await updater.update_status(STATES[state], says(updater, text))
-
-
-async def count(updater: TaskUpdater, last: int) -> None:
-    for n in range(1, last + 1):
-        await updater.add_artifact([a2a.Part(text=f"{n} ")], "count", "count", append=n > 1, last_chunk=n == last)
-        await asyncio.sleep(0.01)
+async def count(updater: TaskUpdater, last: str, pause: str = "0.01") -> None:
+    for n in range(1, int(last) + 1):
+        is_last = n == int(last)
+        await updater.add_artifact([a2a.Part(text=f"{n} ")], "count", "count", append=n > 1, last_chunk=is_last)
+        await asyncio.sleep(float(pause))
     await updater.complete()
 
 
-async def deliver(updater: TaskUpdater, name: str, value: Any) -> None:
-    await updater.add_artifact([json_format.ParseDict({"data": value}, a2a.Part())], name, name)
+async def deliver(updater: TaskUpdater, **artifacts: a2a.Part) -> None:
+    for name, part in artifacts.items():
+        await updater.add_artifact([part], name, name)
     await updater.complete()
+
+
+def data(value: Any) -> a2a.Part:
+    return json_format.ParseDict({"data": value}, a2a.Part())
 
 
 def says(updater: TaskUpdater, text: str) -> a2a.Message:
     return updater.new_agent_message([a2a.Part(text=text)])
 
 
-def application(url: str, bindings: Sequence[str], *, streams: bool) -> Starlette:
-    told = card(url, *((binding, url) for binding in bindings), streaming=streams)
-    shown = json_format.ParseDict(told, a2a.AgentCard())
+def application(url: str, bindings: list[str], *, streams: bool) -> Starlette:
+    card = {
+        "name": "Acting",
+        "description": SKILL["description"],
+        "version": "1.0.0",
+        "supportedInterfaces": [{"url": url, "protocolBinding": one, "protocolVersion": "1.0"} for one in bindings],
+        "capabilities": {"streaming": streams, "pushNotifications": True},
+        "defaultInputModes": MODES,
+        "defaultOutputModes": MODES,
+        "skills": [SKILL],
+    }
+    shown = json_format.ParseDict(card, a2a.AgentCard())
     hooks = InMemoryPushNotificationConfigStore()
     handler = DefaultRequestHandler(
         Acting(),

@@ -10,8 +10,8 @@ from apps.accounts.keys import record_new_key
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import SCOPES
 from apps.accounts.request_signatures import read_public_key
-from console.commands import QuickCommand
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
+from parley.faces.commands import QuickCommand
 
 
 class Command(QuickCommand):

@@ -7,8 +7,8 @@ from django.core.management.base import CommandError, CommandParser
 from apps.accounts import audit, revocation
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
-from console.commands import QuickCommand
-from db.sql import write_transaction
+from parley.db.sql import write_transaction
+from parley.faces.commands import QuickCommand
 
 
 class Command(QuickCommand):

@@ -8,7 +8,7 @@ from typing import Any
 
 from apps.accounts.key_format import texts_of_keys
 from apps.accounts.keys import revoke_leaked_keys
-from console.commands import QuickCommand
+from parley.faces.commands import QuickCommand
 
 LINES_AT_ONCE = 500
 

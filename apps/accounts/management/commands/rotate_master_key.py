@@ -8,7 +8,7 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import encrypted_fields, reencrypt
 from apps.accounts.people.sign_in import reencrypt_second_factors
-from console.commands import QuickCommand
+from parley.faces.commands import QuickCommand
 
 
 class Command(QuickCommand):

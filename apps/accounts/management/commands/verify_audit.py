@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts import audit
-from console.commands import QuickCommand
+from parley.faces.commands import QuickCommand
 
 
 class Command(QuickCommand):

@@ -6,7 +6,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing import revoke_key, rotate_key
-from console.commands import QuickCommand
+from parley.faces.commands import QuickCommand
 
 
 class Command(QuickCommand):

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-import db
 from agentkit.outcomes import NO_ANSWER
 from apps.accounts.models import User
 from apps.agents.models import Agent
@@ -18,9 +17,10 @@ from apps.engine.worker import close_current_worker
 from apps.record.errors import Refusal
 from apps.record.events import JSON
 from apps.record.models import Task, TaskState
-from console.commands import QuickCommand
-from terminal.questions import joined, read_pipe
-from terminal.screen import Screen
+from parley import db
+from parley.faces.commands import QuickCommand
+from parley.terminal.questions import joined, read_pipe
+from parley.terminal.screen import Screen
 
 INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
 MOST_CHOICES = 2000  # characters

@@ -16,7 +16,7 @@ from django.core.management.base import CommandParser
 from apps.engine.isolation import Told
 from apps.engine.jobs import DRAIN_SECONDS
 from apps.engine.worker import RunSlots, WorkerProcess
-from console.commands import QuickCommand
+from parley.faces.commands import QuickCommand
 
 DEAD = 70  # the exit code of a process whose event loop does not answer: EX_SOFTWARE
 

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from django.contrib.admin import autodiscover
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts.models import User
 from apps.operators import bulk
 from apps.operators.models import BulkRow
-from console.commands import WRONG_ARGUMENTS, QuickCommand
+from parley.faces.commands import WRONG_ARGUMENTS, QuickCommand
 
 
 class Command(QuickCommand):
@@ -22,8 +23,7 @@ class Command(QuickCommand):
         parser.add_argument("--as", dest="email", help="the e-mail address of the operator who does it")
 
     def handle(self, *args: Any, name: str | None, ids: list[str], email: str | None, **options: Any) -> None:
-        from apps.operators import admin  # noqa: F401 - its modules register the actions
-
+        autodiscover()  # admin's modules register the actions
         if name is None:
             for key, known in sorted(bulk.ACTIONS.items()):
                 self.stdout.write(f"{key:24} {known.model._meta.verbose_name_plural}: {known.label}")

@@ -8,8 +8,8 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from apps.operators.doctor import CHECKS, Finding, Patient, State, examine
-from console.commands import QuickCommand
-from console.program import program
+from parley.faces.commands import QuickCommand
+from parley.program import program
 
 
 class Command(QuickCommand):

@@ -10,7 +10,8 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
-from console.commands import QuickCommand
+from apps.record.errors import InvalidFields
+from parley.faces.commands import QuickCommand
 
 
 class Command(QuickCommand):
@@ -42,6 +43,6 @@ class Command(QuickCommand):
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"{file} is not a text file that can be read.") from error
         except ValidationError as error:
-            sentences = [f"{path}: {one}" for path, found in error.message_dict.items() for one in found]
+            sentences = [f"{path}: {said}" for path, said in InvalidFields.of(error).violations]
             raise CommandError("\n".join([f"The plan {slug} was not registered:", *sentences])) from error
         self.stdout.write(f"{agent.name} is registered at /a2a/{agent.slug} ({agent.get_access_display()}).")

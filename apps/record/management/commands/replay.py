@@ -9,7 +9,7 @@ from apps.record.chain import missing_triggers
 from apps.record.lookup import restored
 from apps.record.models import Context
 from apps.record.projection import differences, log_of
-from console.commands import QuickCommand
+from parley.faces.commands import QuickCommand
 
 
 class Command(QuickCommand):

@@ -15,8 +15,8 @@ from apps.agents.models import Agent
 from apps.agents.registration import error_text, register_hosted, register_model
 from apps.remote.errors import RemoteError
 from apps.remote.registration import register_remote
-from console.commands import QuickCommand
-from outbound import OutboundError
+from parley.faces.commands import QuickCommand
+from parley.outbound import OutboundError
 
 POLICIES = (
     "access",

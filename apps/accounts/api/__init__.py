@@ -1,0 +1,1 @@
+"""Keys and workspaces in the client API."""

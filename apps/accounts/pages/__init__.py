@@ -1,0 +1,1 @@
+"""Accounts, keys, workspaces and signing in on people's pages."""

@@ -1,0 +1,1 @@
+"""Schedules, incoming webhooks and reruns in the client API."""

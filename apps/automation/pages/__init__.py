@@ -1,0 +1,1 @@
+"""Schedules and incoming webhooks on people's pages."""

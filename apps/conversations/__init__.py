@@ -1,0 +1,1 @@
+"""Sessions for people: pages, client API, live, forks, queue, search, sharing, uploads."""

@@ -1,0 +1,1 @@
+"""Sessions, messages, tasks and files in the client API."""

@@ -1,0 +1,5 @@
+from parley.registry import ParleyApp
+
+
+class ConversationsConfig(ParleyApp):
+    """Sessions for people."""

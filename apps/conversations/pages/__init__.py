@@ -1,0 +1,1 @@
+"""Sessions, tasks and the inbox on people's pages."""

@@ -1,0 +1,12 @@
+from parley.registry import ParleyApp
+
+
+class SessionsConfig(ParleyApp):
+    verbose_name = "Sessions"
+    label = "session_marks"
+    answer_listeners = ["titles.ask_for_title"]
+    before_erasure = ["marks.erase_marks"]
+    periodic_jobs = {
+        "sessions.expire": ("KEEP_HOUSE_SECONDS", "deletion.delete_expired_sessions"),
+        "sessions.of_deleted_accounts": ("KEEP_HOUSE_SECONDS", "deletion.delete_sessions_of_deleted_accounts"),
+    }

@@ -1,0 +1,7 @@
+from parley.registry import ParleyApp
+
+
+class UploadsConfig(ParleyApp):
+    files_released = ["resumable.forget_content"]
+    storage_meters = ["resumable.stored_size"]
+    periodic_jobs = {"uploads.sweep": ("KEEP_HOUSE_SECONDS", "resumable.delete_expired")}

@@ -1,0 +1,7 @@
+"""The address of files in sessions."""
+
+from django.urls import path
+
+from apps.conversations.sharing.downloads import file_view
+
+urlpatterns = [path("files/<uuid:context_id>/<str:sha256>", file_view, name="file")]

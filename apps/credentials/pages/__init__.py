@@ -1,0 +1,1 @@
+"""Connected accounts on people's pages."""

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class HousekeepingConfig(AppConfig):
-    name = "apps.features.housekeeping"
-    verbose_name = "Housekeeping"

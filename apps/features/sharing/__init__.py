@@ -1,1 +1,0 @@
-"""Read-only links to sessions, transcripts, and ZIPs of files."""

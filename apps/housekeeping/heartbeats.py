@@ -1,0 +1,108 @@
+"""What Celery calls to keep the rows of processes: a step of each worker, and the scheduler of beat.
+
+Both write from where they do their work, so a worker that has lost the broker or whose event loop is dead and a beat
+that hangs are not seen.
+"""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from celery import bootsteps
+from celery.beat import Scheduler
+from celery.signals import beat_init, worker_shutdown
+from django.conf import settings
+from django.utils import timezone
+
+from apps.engine.worker import call_on_loop, current_load
+from apps.housekeeping import processes
+from apps.housekeeping.models import ServerProcess
+
+LEAVE_SECONDS = 2.0
+_is_noted = False
+
+
+class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Writes the worker's row while its timer runs."""
+
+    requires = {"celery.worker.components:Timer"}
+
+    def __init__(self, parent: Any, **kwargs: Any) -> None:
+        super().__init__(parent, **kwargs)
+        self._is_stopped = threading.Event()
+        self._repeated: Any = None
+
+    def start(self, parent: Any) -> None:
+        self._note()
+        if settings.CELERY_BROKER_URL.startswith("memory://"):
+            # Without an event loop Celery's timer is a thread, too, and takes a second to stop.
+            threading.Thread(target=self._repeat, name="heartbeat", daemon=True).start()
+        else:
+            self._repeated = parent.timer.call_repeatedly(processes.HEARTBEAT_SECONDS, self._note)
+
+    def stop(self, parent: Any) -> None:
+        self._is_stopped.set()
+        if self._repeated is not None:
+            self._repeated.cancel()
+            self._repeated = None
+
+    def _repeat(self) -> None:
+        while not self._is_stopped.wait(processes.HEARTBEAT_SECONDS):
+            self._note()
+
+    def _note(self) -> None:
+        call_on_loop(lambda: _note(ServerProcess.Kind.WORKER, load=current_load()))
+
+
+class BeatScheduler(Scheduler):  # type: ignore[misc]
+    """Celery's scheduler in memory, whose ticks write beat's row and the times of the next runs."""
+
+    _noted_at = float("-inf")
+
+    def tick(self, *args: Any, **kwargs: Any) -> Any:
+        delay = super().tick(*args, **kwargs)
+        if time.monotonic() - self._noted_at >= processes.HEARTBEAT_SECONDS:
+            self._noted_at = time.monotonic()
+            _note(ServerProcess.Kind.BEAT, due=self._due())
+        return delay
+
+    def _due(self) -> dict[str, str]:
+        now = timezone.now()
+        return {
+            entry.task: (now + datetime.timedelta(seconds=entry.is_due()[1])).isoformat()
+            for entry in self.schedule.values()
+        }
+
+
+def _note(kind: ServerProcess.Kind, **values: Any) -> None:
+    """Without waiting: the caller is a timer."""
+    global _is_noted
+    _is_noted = True
+    processes.write_later(processes.note_heartbeat, kind, **values)
+
+
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
+def leave(**_: Any) -> None:
+    global _is_noted
+    if _is_noted:
+        _is_noted = False
+        processes.write_later(processes.note_end)
+    processes.finish_writing(LEAVE_SECONDS)
+
+
+@beat_init.connect  # type: ignore[untyped-decorator]
+def leave_at_exit(**_: Any) -> None:
+    """Celery has no signal for beat's end. `db` ends its threads after this."""
+    atexit.unregister(_leave_now)
+    atexit.register(_leave_now)
+
+
+def _leave_now() -> None:
+    if _is_noted:
+        with suppress(Exception):  # without the database the row stays, and is deleted after a day
+            processes.note_end()

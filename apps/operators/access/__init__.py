@@ -1,1 +1,0 @@
-"""Admin pages of people, API keys and credentials."""

@@ -1,1 +1,0 @@
-"""Admin pages of what operators set while Parley runs."""

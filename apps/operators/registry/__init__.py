@@ -1,1 +1,0 @@
-"""Admin pages of agents, hosted and remote, and their health."""

@@ -1,1 +1,0 @@
-"""Admin pages of the record: sessions, tasks, plans and webhooks."""

@@ -1,0 +1,1 @@
+"""Backups of a whole installation, restoring them, and moving to another database."""

@@ -1,0 +1,1 @@
+"""Imports and the archive of an account on people's pages."""

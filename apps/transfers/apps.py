@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class TransfersConfig(AppConfig):
-    name = "apps.transfers"
-    verbose_name = "Imports and exports"

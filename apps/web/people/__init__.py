@@ -1,1 +1,0 @@
-"""How people sign in, secure their account, and come by invitations."""

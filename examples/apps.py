@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class ExamplesConfig(AppConfig):
-    name = "examples"
-    verbose_name = "Examples"

@@ -1,0 +1,1 @@
+"""Clippings: texts that agents keep for people."""

@@ -1,0 +1,1 @@
+"""The Django project: settings, URLs, the ASGI and Celery applications, and what all apps stand on."""

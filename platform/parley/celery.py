@@ -1,0 +1,40 @@
+"""The Celery application. Its messages carry only ids; the work is in the database."""
+
+import os
+
+from celery import Celery
+from celery.signals import beat_init, celeryd_init, import_modules, worker_ready
+from kombu.transport import TRANSPORT_ALIASES
+
+from parley.serving.garbage import freeze_imported_objects
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
+os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # `prepare` makes them; they would import every page
+
+TRANSPORT_ALIASES["memory"] = "apps.engine.queue:MemoryTransport"
+app = Celery("parley")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(related_name="jobs")
+app.steps["consumer"].add("apps.engine.jobs:RunConsumer")
+app.steps["worker"].add("apps.housekeeping.heartbeats:Heartbeat")
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+@beat_init.connect  # type: ignore[untyped-decorator]
+def refuse_to_start(**_: object) -> None:
+    from apps.installation.safety import refuse_unsafe_settings  # it needs the settings
+
+    refuse_unsafe_settings()
+
+
+@import_modules.connect  # type: ignore[untyped-decorator]
+def add_jobs(**_: object) -> None:
+    from parley.work.jobs import register, schedule  # they need the apps
+
+    register()
+    app.conf.beat_schedule = schedule()
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def freeze_before_work(**_: object) -> None:
+    freeze_imported_objects()

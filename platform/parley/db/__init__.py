@@ -1,0 +1,249 @@
+"""Database access for asynchronous code: a few threads, each with a connection, used only while a function runs."""
+
+import asyncio
+import atexit
+import contextlib
+import itertools
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from functools import partial
+from threading import Lock
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+)
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from parley.telemetry import metrics
+
+log = logging.getLogger("parley.db")
+
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""On whose behalf the current code runs: callers take turns where they have to wait. "": background work, and others
+that nobody named."""
+
+RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits while a database server restarts
+
+
+async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Await `function(*args, **kwargs)` on a database thread (see `with_database`), in this code's context."""
+    call = partial(with_database, function, *args, **kwargs)
+    result: T = await asyncio.wrap_future(_threads.enqueue(partial(copy_context().run, call)))
+    return result
+
+
+async def run_for_stream[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`run` for an open stream: many of these leave threads to those who wait for an answer."""
+    call = partial(with_database, function, *args, **kwargs)
+    result: T = await asyncio.wrap_future(_threads.enqueue(partial(copy_context().run, call), is_stream=True))
+    return result
+
+
+def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """Call `function` on a database thread without waiting, in this code's context."""
+    call = partial(with_database, function, *args, **kwargs)
+    return _threads.enqueue(partial(copy_context().run, call))
+
+
+def submit_for[**P, T](whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """`submit` on behalf of another caller."""
+    context = copy_context()
+    context.run(caller.set, whose)
+    call = partial(with_database, function, *args, **kwargs)
+    return context.run(_threads.enqueue, partial(context.copy().run, call))
+
+
+async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`run`, retried every second while the database is away, for up to RUN_LEASE_SECONDS."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.RUN_LEASE_SECONDS
+    while True:
+        try:
+            return await run(function, *args, **kwargs)
+        except (OperationalError, InterfaceError):
+            if loop.time() > deadline:
+                raise
+            await asyncio.sleep(1)
+
+
+def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """`submit`, with errors logged."""
+
+    def log_failure(future: "Future[object]") -> None:
+        if not future.cancelled() and (error := future.exception()):
+            log.error("background work on a database thread failed", exc_info=error)
+
+    submit(function, *args, **kwargs).add_done_callback(log_failure)
+
+
+def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `function` in this thread; reconnect and call it again if its connection breaks.
+
+    The first call may have committed, so `function` must be safe to run twice.
+    """
+    for wait in (*RECONNECT_SECONDS, None):
+        used = None
+        try:
+            connection.ensure_connection()
+            used = connection.connection
+            return function(*args, **kwargs)
+        except (OperationalError, InterfaceError):
+            # Django may have opened another connection after a broken transaction.
+            is_sound = used is not None and connection.connection is used and connection.is_usable()
+            if wait is None or connection.in_atomic_block or is_sound:
+                raise
+            log.warning("database connection lost; trying again in %s s", wait)
+            forget_connection()
+            time.sleep(wait)
+    raise AssertionError("unreachable")
+
+
+def forget_connection() -> None:
+    """Close this thread's connection; the next use reopens it."""
+    with contextlib.suppress(DatabaseError):
+        connection.close()
+
+
+POOL_COUNT_SECONDS = 1.0
+
+
+def count_pool() -> None:
+    """Count the connections of this process's PostgreSQL pool, which pages share with database threads."""
+    if (pool := getattr(connection, "pool", None)) is not None:
+        numbers = pool.get_stats()
+        metrics.POOL["idle"].set(numbers.get("pool_available", 0))
+        metrics.POOL["in_use"].set(numbers.get("pool_size", 0) - numbers.get("pool_available", 0))
+        metrics.POOL["waiting"].set(numbers.get("requests_waiting", 0))
+
+
+class Call(NamedTuple):
+    """A call that waits for a thread."""
+
+    function: Callable[[], Any]
+    future: "Future[Any]"
+    share: str | None  # of the threads, that it takes: its caller's, or, as None, that of all streams
+    since: float  # by the performance counter
+
+
+class DatabaseThreads(Executor):
+    """Up to `count` threads, started when needed; each keeps a connection until `shutdown`.
+
+    So that one caller's many calls do not delay another's, callers take turns, and each named caller has `share`
+    threads at most, by default a third. So have all streams together.
+    """
+
+    def __init__(self, count: int, name: str, share: int = 0) -> None:
+        self._connections: list[BaseDatabaseWrapper] = []
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=self._register)
+        self._lock = Lock()  # guards what follows
+        self._free = count  # threads without work
+        self._share = share or max(1, count // 3)
+        self._busy: Counter[str | None] = Counter()  # threads by share
+        self._waiting: dict[tuple[str, bool], deque[Call]] = {}  # by caller, its streams apart; the next turn is first
+        self._count = count
+        self._pool_counted_at = 0.0
+        metrics.DATABASE_THREADS.inc(count)
+
+    def _register(self) -> None:
+        """Record the new thread's connection, for `shutdown` to close."""
+        database = connections[DEFAULT_DB_ALIAS]
+        database.inc_thread_sharing()
+        self._connections.append(database)
+
+    def submit[**P, T](self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """See `concurrent.futures.Executor`."""
+        return self.enqueue(partial(function, *args, **kwargs))
+
+    def enqueue(self, function: Callable[[], Any], *, is_stream: bool = False) -> "Future[Any]":
+        """Call the function when it is the caller's turn. `is_stream`: an open stream needs it."""
+        whose = caller.get()
+        call = Call(function, Future(), None if is_stream else whose, time.perf_counter())
+        with self._lock:
+            self._waiting.setdefault((whose, is_stream), deque()).append(call)
+            next_call = self._next_call() if self._free else None
+            self._free -= next_call is not None
+        if next_call is not None:
+            self._pool.submit(self._work, next_call)
+        return call.future
+
+    def _next_call(self) -> Call | None:
+        """Take the call whose turn it is, if any may begin. The lock is held."""
+        for lane, calls in self._waiting.items():
+            share = calls[0].share
+            if share != "" and self._busy[share] >= self._share:
+                continue
+            del self._waiting[lane]
+            call = calls.popleft()
+            if calls:
+                self._waiting[lane] = calls  # as the last
+            self._busy[share] += 1
+            return call
+        return None
+
+    def _work(self, call: Call | None) -> None:
+        """Make the call, and those that wait meanwhile."""
+        began = time.perf_counter()
+        while call is not None:
+            done: Callable[[], None] | None = None
+            if call.future.set_running_or_notify_cancel():
+                try:
+                    done = partial(call.future.set_result, call.function())
+                except BaseException as error:
+                    done = partial(call.future.set_exception, error)
+            with self._lock:  # before the caller learns the result, so that its next call finds this thread free
+                self._busy[call.share] -= 1
+                if not self._busy[call.share]:
+                    del self._busy[call.share]
+                call = self._next_call() if self._waiting else None
+                self._free += call is None
+            if done is not None:
+                done()
+            began = self._count_work(began, call)
+
+    def _count_work(self, began: float, following: Call | None) -> float:
+        """Count the work since `began`, and how long the `following` call waited. Returns the time."""
+        now = time.perf_counter()
+        metrics.DATABASE_BUSY_SECONDS.inc(now - began)
+        if following is not None:
+            metrics.DATABASE_WAIT_SECONDS.observe(now - following.since)
+        if now - self._pool_counted_at > POOL_COUNT_SECONDS:
+            self._pool_counted_at = now
+            with contextlib.suppress(Exception):  # a thread must not end because nobody could count
+                count_pool()
+        return now
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Finish submitted work, then end the threads and close their connections."""
+        if cancel_futures:
+            with self._lock:
+                for call in itertools.chain.from_iterable(self._waiting.values()):
+                    call.future.cancel()
+        self._pool.shutdown(wait, cancel_futures=cancel_futures)
+        metrics.DATABASE_THREADS.dec(self._count)
+        for database in self._connections:
+            with contextlib.suppress(DatabaseError):
+                database.close()
+
+
+_threads = DatabaseThreads(settings.BRIDGE_THREADS, "database")
+
+
+def close() -> None:
+    """Finish the running work, then end the threads; later calls start new ones."""
+    global _threads
+    ended, _threads = _threads, DatabaseThreads(settings.BRIDGE_THREADS, "database")
+    ended.shutdown()
+
+
+atexit.register(close)

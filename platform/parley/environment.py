@@ -1,0 +1,214 @@
+"""Settings from the environment: secrets, database, channel layer and broker."""
+
+from __future__ import annotations
+
+import gc
+import ipaddress
+import os
+import secrets
+from contextlib import suppress
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+_IN_WHEEL = Path(__file__).resolve().with_name("assets")  # pyproject.toml puts templates and static files there
+_CHECKOUT = Path(__file__).resolve().parents[2]
+ASSETS = _IN_WHEEL if _IN_WHEEL.is_dir() else _CHECKOUT  # read only
+HOME = Path.cwd() if _IN_WHEEL.is_dir() else _CHECKOUT  # of `.env` and of relative paths
+
+# Collecting garbage during imports takes a sixth of the start and finds none. `ParleyConfig.ready` turns it on again.
+gc.disable()
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+env = environ.Env()
+environ.Env.read_env(HOME / ".env")
+
+
+def data_dir() -> Path:
+    """The folder of all this installation's files (`DATA_DIR`, default `var/`). A new one is for this user alone."""
+    path = Path(HOME / env.str("DATA_DIR", default="var")).resolve()
+    path.mkdir(0o700, parents=True, exist_ok=True)
+    return path
+
+
+OPTIONAL = "apps.optional."
+
+
+def chosen_apps(every: list[str]) -> tuple[list[str], dict[str, str]]:
+    """INSTALLED_APPS, with the apps of installed packages, and the optional apps that PARLEY_APPS leaves out, by name.
+
+    PARLEY_APPS has the names of optional apps and of entry points `parley.apps`, separated by commas; by default all.
+    Raises ImproperlyConfigured for other names, and if two apps have one name.
+    """
+    optional = {path.removeprefix(OPTIONAL): path for path in every if path.startswith(OPTIONAL)}
+    installed = [(point.name, point.value) for point in entry_points(group="parley.apps")]
+    names = [*optional, *(name for name, _ in installed)]
+    if double := {name for name in names if names.count(name) > 1}:
+        raise ImproperlyConfigured(f"Two installed packages have an app called {', '.join(double)}. Remove one.")
+    optional |= installed
+    chosen = [name.strip() for name in env.list("PARLEY_APPS", default=names)]
+    if unknown := set(chosen) - optional.keys():
+        raise ImproperlyConfigured(
+            f"PARLEY_APPS names {', '.join(sorted(unknown))}, which is not installed. There are {', '.join(names)}."
+        )
+    left_out = {name: path for name, path in optional.items() if name not in chosen}
+    paths = [*every, *(path for _, path in installed)]
+    return [path for path in paths if path not in left_out.values()], left_out
+
+
+def package_folder(name: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise ImproperlyConfigured(f"The package {name} is missing. Install what requirements.lock lists.")
+    return Path(found.origin).parent
+
+
+def keep_private(*paths: Path) -> None:
+    """Let only this user read these files; missing ones are left out. What belongs to others is for the doctor."""
+    for path in paths:
+        with suppress(FileNotFoundError, PermissionError):
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o600)
+
+
+def secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
+    """The secret `name` from the environment, or from `folder`, where the first start generates it (mode 600).
+
+    It has `size` random bytes in URL-safe base64. Raises ImproperlyConfigured if it is unset and not `may_generate`.
+    """
+    if value := str(env.str(name, default="")):
+        return value
+    if not may_generate:
+        raise ImproperlyConfigured(
+            f"{name} is not set. Put {size} random bytes in URL-safe base64 into it: "
+            f"python3 -c 'import secrets; print(secrets.token_urlsafe({size}))'"
+        )
+    path = folder / name.lower().replace("_", "-")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        keep_private(path)
+        return path.read_text().strip()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(value := secrets.token_urlsafe(size))
+    return value
+
+
+def choice(name: str, value: str, *allowed: str) -> str:
+    """The value of the setting `name`. Raises ImproperlyConfigured unless it is one of these."""
+    if value not in allowed:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(allowed)}.")
+    return value
+
+
+def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
+    """Django's settings for a database URL: SQLite with WAL, or PostgreSQL with a pool."""
+    config: dict[str, Any] = dict(environ.Env.db_url_config(url))
+    if config["ENGINE"].endswith("sqlite3"):
+        config["OPTIONS"] = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-64000;",
+        }
+        file = Path(config["NAME"])
+        if file.name != ":memory:":
+            # SQLite gives its journals the mode of the database file, and a new database begins as an empty file.
+            with suppress(OSError):  # that it cannot be made, SQLite says
+                os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            keep_private(file, *(file.with_name(f"{file.name}-{journal}") for journal in ("wal", "shm", "journal")))
+        # Threads and processes share the test database, so it is a file.
+        config["TEST"] = {"NAME": str(file.with_name(f"test-{os.getpid()}.sqlite3"))}
+    elif config["ENGINE"].endswith("postgresql"):
+        # Database threads and plan threads keep a connection each; pages and admin use the rest of the pool.
+        config["OPTIONS"] = {
+            "server_side_binding": True,  # needed to prepare statements
+            "prepare_threshold": 2,
+            # Detect dropped connections within a minute.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            # Short timeouts find a restarted server soon.
+            "pool": {
+                "min_size": 1,
+                "max_size": bridge_threads + 20,
+                "max_idle": 10,
+                "timeout": 5,
+                "reconnect_timeout": 3,
+            },
+        }
+        config["CONN_HEALTH_CHECKS"] = True  # pooled connections are broken after a restart
+        config["TEST"] = {"NAME": f"test_parley_{os.getpid()}"}
+    else:
+        raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:// or postgres://.")
+    return config
+
+
+def channel_layer_url() -> str:
+    """`CHANNEL_LAYER_URL`: `memory://` for one process, or Redis."""
+    url = str(env.str("CHANNEL_LAYER_URL", default="memory://"))
+    if not url.startswith(("memory://", "redis://", "rediss://")):
+        raise ImproperlyConfigured("CHANNEL_LAYER_URL must be memory:// or begin with redis:// or rediss://.")
+    return url
+
+
+def mailers(url: str) -> dict[str, Any]:
+    """Django's MAILERS for `EMAIL_URL`; without one, the mail server of this machine."""
+    if not (url := url or "smtp://localhost:25").startswith(("smtp://", "smtp+tls://", "smtp+ssl://")):
+        raise ImproperlyConfigured("EMAIL_URL must begin with smtp://, smtp+tls:// or smtp+ssl://.")
+    config = environ.Env.email_url_config(url)
+    is_encrypted = bool(config.get("EMAIL_USE_SSL"))
+    options = {
+        "host": config["EMAIL_HOST"],
+        "port": config["EMAIL_PORT"] or (465 if is_encrypted else 587 if config.get("EMAIL_USE_TLS") else 25),
+        "username": config["EMAIL_HOST_USER"],
+        "password": config["EMAIL_HOST_PASSWORD"],
+        "use_tls": bool(config.get("EMAIL_USE_TLS")),
+        "use_ssl": is_encrypted,
+        "timeout": 10,
+    }
+    return {"default": {"BACKEND": "django.core.mail.backends.smtp.EmailBackend", "OPTIONS": options}}
+
+
+def oidc_provider(url: str, name: str, client_id: str, secret: str) -> dict[str, Any]:
+    """django-allauth's SOCIALACCOUNT_PROVIDERS for OIDC_URL; {} without one."""
+    if not url:
+        return {}
+    if not url.startswith(("https://", "http://")) or not client_id:
+        raise ImproperlyConfigured("OIDC_URL must begin with https://, and OIDC_CLIENT_ID must be set.")
+    app = {
+        "provider_id": "oidc",
+        "name": name,
+        "client_id": client_id,
+        "secret": secret,
+        "settings": {"server_url": url},
+    }
+    return {"openid_connect": {"APPS": [app], "OAUTH_PKCE_ENABLED": True}}
+
+
+def metrics_networks() -> list[Network]:
+    """METRICS_ALLOW. Raises ImproperlyConfigured."""
+    try:
+        return [ipaddress.ip_network(text, strict=False) for text in env.list("METRICS_ALLOW", default=[])]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"METRICS_ALLOW: {error}") from None
+
+
+def share_metrics() -> None:
+    """Make the folder PROMETHEUS_MULTIPROC_DIR, if it is set: `parley.telemetry.metrics` counts in files there."""
+    if folder := env.str("PROMETHEUS_MULTIPROC_DIR", default=""):
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def broker_options(url: str) -> dict[str, Any]:
+    """Celery's transport options for `CELERY_BROKER_URL`.
+
+    On Redis, Celery imitates acknowledgements with two transactions per message, and redelivers after an hour. The
+    sweep finds a lost run in half a minute, so this is turned off.
+    """
+    return {"ack_emulation": False} if url.startswith(("redis://", "rediss://")) else {}

@@ -1,0 +1,485 @@
+"""The parts of `parley.asgi`: the handler of async views, request limits, and the origin check of WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from asgiref.sync import iscoroutinefunction
+from channels.security.websocket import WebsocketDenier
+from django.conf import settings
+from django.core.exceptions import BadRequest, DisallowedHost, RequestAborted, RequestDataTooBig
+from django.core.handlers.asgi import ASGIRequest
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http.request import split_domain_port, validate_host
+from django.http.response import HttpResponseBase
+from django.urls import ResolverMatch, resolve, set_script_prefix
+
+from apps.accounts import bodies
+from apps.accounts.authentication import session_user
+from apps.accounts.bodies import BodyTooSlow, IncomingBody
+from apps.accounts.principals import ANONYMOUS, Principal, address_key
+from parley import db
+from parley.serving import error_responses
+from parley.serving.error_responses import ErrorResponse
+from parley.serving.middleware import other_form
+from parley.telemetry import metrics
+from parley.telemetry.requests import note_route
+
+log = logging.getLogger("parley.direct")
+
+Scope = dict[str, Any]
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_LINE_BYTES = 16 * 1024  # of the URL, and of each header
+BODY_SECONDS = 30.0  # without a byte of a body, and for a body besides its bytes' time
+BODY_BYTES_A_SECOND = 1_000  # slower bodies are refused
+ASYNC_PATH = re.compile(
+    r"/(a2a|v1|mcp|agui|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
+)
+"""Addresses of async views; others are pages, which Django's own handler serves."""
+SOCKET_MESSAGES, SOCKET_MESSAGES_A_SECOND = 200.0, 20.0  # that a WebSocket may send at once, and in the long run
+LINGER_SECONDS = 5.0  # to discard the rest of a refused body, so that the client reads the answer
+ANY_HOST_PATHS = ("/healthz", "/readyz", "/metrics")  # probes use IP addresses
+POLICY_VIOLATION = 1008  # RFC 6455 §7.4.1
+BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+
+EDGES = {
+    "a2a": "a2a",
+    ".well-known": "cards",
+    "api": "api",
+    "v1": "openai",
+    "mcp": "mcp",
+    "agui": "agui",
+    "hooks": "hooks",
+    "admin": "admin",
+    "gateway": "remote",
+    "static": "static",
+    "healthz": "probes",
+    "readyz": "probes",
+    "metrics": "probes",
+}
+"""By the first part of a path; other paths are pages."""
+CLIENT_LEFT = "499"  # nginx' code for a request that got no response
+
+
+class MeasuredEdges:
+    """ASGI middleware that counts requests and WebSockets, their status and duration, and open streams."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_socket = scope["type"] == "websocket"
+        edge = "websockets" if is_socket else EDGES.get(scope["path"].lstrip("/").partition("/")[0], "pages")
+        measured = Measured(edge, send)
+        try:
+            await self.application(scope, receive, measured.send)
+        except Exception:
+            measured.end("500")
+            raise
+        finally:
+            measured.end(CLIENT_LEFT)
+
+
+class Measured:
+    """A request whose response begins with the first message that `send` gets."""
+
+    __slots__ = ("_began", "_edge", "_has_begun", "_is_stream", "_send")
+
+    def __init__(self, edge: str, send: Send) -> None:
+        self._edge, self._send = edge, send
+        self._began = time.perf_counter()
+        self._has_begun = self._is_stream = False
+
+    def send(self, message: Message) -> Awaitable[None]:
+        if not self._has_begun:
+            self._begin(message)
+        return self._send(message)
+
+    def _begin(self, message: Message) -> None:
+        match message["type"]:
+            case "http.response.start" | "websocket.http.response.start":
+                code = str(message["status"])
+                self._is_stream = any(value.startswith(b"text/event-stream") for _, value in message["headers"])
+            case "websocket.accept":
+                code, self._is_stream = "101", True
+            case "websocket.close":
+                code = "403"
+            case _:
+                return
+        self._count(code)
+        if self._is_stream:
+            metrics.STREAMS[self._edge].inc()
+
+    def _count(self, code: str) -> None:
+        self._has_begun = True
+        metrics.REQUESTS[self._edge, code].inc()
+        metrics.REQUEST_SECONDS[self._edge].observe(time.perf_counter() - self._began)
+
+    def end(self, code: str) -> None:
+        """`code` is of a request without a response."""
+        if not self._has_begun:
+            self._count(code)
+        if self._is_stream:
+            self._is_stream = False
+            metrics.STREAMS[self._edge].dec()
+
+
+PERMISSIONS = ("camera", "display-capture", "geolocation", "hid", "microphone", "midi", "payment", "serial", "usb")
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds to every HTTP response the security headers that it lacks, whoever made it.
+
+    A response of an API runs and loads nothing, and nobody frames it. Pages and files have policies of their own.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self._headers = [
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-frame-options", b"DENY"),
+            (b"referrer-policy", settings.SECURE_REFERRER_POLICY.encode()),
+            (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"permissions-policy", ", ".join(f"{name}=()" for name in PERMISSIONS).encode()),
+        ]
+        if settings.SECURE_HSTS_SECONDS:
+            subdomains = "; includeSubDomains" if settings.SECURE_HSTS_INCLUDE_SUBDOMAINS else ""
+            value = f"max-age={settings.SECURE_HSTS_SECONDS}{subdomains}"
+            self._headers.append((b"strict-transport-security", value.encode()))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        def send_with_headers(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                there = [*message["headers"]]
+                names = {name.lower() for name, _ in there}
+                message = {**message, "headers": there + [pair for pair in self._headers if pair[0] not in names]}
+            return send(message)
+
+        await self.application(scope, receive, send_with_headers)
+
+
+class RetryAfterStop:
+    """ASGI middleware that lets clients repeat a request which the stop of the server has cut off: 503, not 500.
+
+    A response that has begun breaks off.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        def send_noted(message: Message) -> Awaitable[None]:
+            nonlocal has_begun
+            has_begun = True
+            return send(message)
+
+        try:
+            await self.application(scope, receive, send_noted)
+        except asyncio.CancelledError:
+            if not has_begun:
+                response = error_responses.STOPPING.response(scope["path"])
+                response["Retry-After"] = "1"
+                await send_response(response, send)
+
+
+class RequestLimits:
+    """ASGI middleware that refuses too long URLs, headers and bodies, and bodies that come too slowly.
+
+    A body is refused by its Content-Length, or once too much has arrived. Whatever the application answers then, the
+    refusal is sent. `largest` says how large a body may be, in bytes, by what the head of its request says.
+    """
+
+    def __init__(self, application: Application, largest: Callable[[Scope], Awaitable[int]]) -> None:
+        self.application, self.largest = application, largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        limit = await self.largest(scope)
+        size, waited = 0, 0.0
+        is_complete = has_begun = False
+        error = _refused_head(scope, limit)
+
+        async def receive_limited() -> Message:
+            """Raises RequestDataTooBig, BodyTooSlow."""
+            nonlocal size, waited, is_complete, error
+            if is_complete:
+                return await receive()  # until the client leaves
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(min(BODY_SECONDS, BODY_SECONDS + size / BODY_BYTES_A_SECOND - waited)):
+                    message = await receive()
+            except TimeoutError:
+                error = error_responses.TOO_SLOW
+                raise BodyTooSlow from None
+            waited += time.monotonic() - began
+            is_complete = not message.get("more_body", False)
+            size += len(message.get("body", b""))
+            if size > limit:
+                error = error_responses.too_large(limit)
+                raise RequestDataTooBig
+            return message
+
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal has_begun
+            if has_begun or error is None:
+                has_begun = True
+                await send(message)
+
+        if error is None:
+            with suppress(RequestDataTooBig, BodyTooSlow):
+                await self.application(scope, receive_limited, send_unless_refused)
+            if error is None or has_begun:
+                return
+        response = error.response(scope["path"])
+        response["Connection"] = "close"
+        await send_response(response, send, more_body=True)
+        with suppress(TimeoutError, BodyTooSlow):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while not is_complete:
+                    with suppress(RequestDataTooBig):
+                        await receive_limited()
+        await send({"type": "http.response.body"})
+
+
+async def largest_body(scope: Scope) -> int:
+    """How large the body of a request may be, in bytes.
+
+    Async views say what is less, once they know their caller. Pages receive a body first, so for a large one the
+    session is looked up here.
+    """
+    path, most = scope["path"], int(settings.MAX_REQUEST_BYTES)
+    if path.startswith("/hooks/"):
+        return int(settings.INCOMING_EVENT_BYTES)
+    if ASYNC_PATH.match(path) or not _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES) or _refused_head(scope, most):
+        return most
+    db.caller.set(address_key((scope.get("client") or ("",))[0]))
+    return bodies.limit_of(await db.run(_session_principal, scope))
+
+
+def _says_more(scope: Scope, size: int) -> bool:
+    """Does the head announce a body of more bytes, or one of unknown length?"""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"")
+    return b"transfer-encoding" in headers or (length.isdigit() and int(length) > size)
+
+
+def _session_principal(scope: Scope) -> Principal:
+    try:
+        user = session_user(ASGIRequest(scope, io.BytesIO()))
+    except (UnicodeDecodeError, BadRequest, OperationalError, InterfaceError):
+        return ANONYMOUS
+    return user.principal if user else ANONYMOUS
+
+
+def _refused_head(scope: Scope, limit: int) -> ErrorResponse | None:
+    if len(scope["path"]) + len(scope["query_string"]) > MAX_LINE_BYTES:
+        return error_responses.URI_TOO_LONG
+    for name, value in scope["headers"]:
+        if len(name) + len(value) > MAX_LINE_BYTES:
+            return error_responses.HEADER_TOO_LONG
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            return error_responses.too_large(limit)
+    return None
+
+
+async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
+    """Run the path's async view on the server's event loop, without middleware, until the client leaves.
+
+    Django's handler keeps a thread and a database connection for each request, even one that waits for minutes. These
+    views need neither: they use `db`, and check credentials themselves, before they receive a body (`accounts.bodies`).
+    """
+    body = IncomingBody(receive)
+    work = asyncio.current_task()
+    assert work is not None
+    watcher: asyncio.Task[None] | None = None
+
+    async def watch() -> None:
+        with suppress(RequestAborted, RequestDataTooBig):
+            await body.discard()
+            await receive()
+        work.cancel()
+
+    def begin_to_watch() -> None:
+        nonlocal watcher
+        watcher = watcher or asyncio.create_task(watch())
+
+    body.when_complete = begin_to_watch
+    is_bodiless = str(scope.get("http_version", "")).startswith("1") and not _says_more(scope, 0)  # HTTP/2 need not say
+    if scope["method"] in ("GET", "HEAD") or is_bodiless:
+        begin_to_watch()
+    try:
+        await _respond(scope, body, send, begin_to_watch)
+    except asyncio.CancelledError:
+        if watcher is None or not watcher.done() or work.uncancel():  # then the server stops
+            raise
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+
+
+async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch: Callable[[], None]) -> None:
+    """Send the response of the path's view, or an error."""
+    try:
+        request = ASGIRequest({**scope, "body": body}, body)
+    except (UnicodeDecodeError, BadRequest):
+        await send_response(error_responses.MALFORMED.response(scope["path"]), send)
+        return
+    if request.script_name:
+        set_script_prefix(request.script_name)
+    response: HttpResponseBase
+    try:
+        if not (is_allowed_host(request.META.get("HTTP_HOST", "")) or request.path_info in ANY_HOST_PATHS):
+            request.get_host()  # explains
+        match, is_async = _find_view(request.path_info, settings.ROOT_URLCONF)
+        request.resolver_match = match
+        note_route(scope, match.route)
+        if is_async:
+            response = await match.func(request, *match.args, **match.kwargs)
+        else:
+            response = await db.run(match.func, request, *match.args, **match.kwargs)
+    except DisallowedHost:
+        response = error_responses.WRONG_HOST.response(request.path)
+    except Http404:
+        response = other_form(request) or error_responses.NOT_FOUND.response(request.path)
+    except RequestAborted:
+        response = error_responses.MALFORMED.response(request.path)
+    except RequestDataTooBig:
+        response = error_responses.too_large(settings.MAX_REQUEST_BYTES).response(request.path)
+    except Exception:
+        log.exception("%s /%s failed", request.method, _route(request))
+        response = error_responses.INTERNAL.response(request.path)
+    begin_to_watch()
+    try:
+        await send_response(response, send, head_only=request.method == "HEAD")
+    except Exception:
+        # The status has been sent: a failure can only be reported by breaking off.
+        log.exception("%s /%s broke off", request.method, _route(request))
+        raise
+    finally:
+        if response.streaming:
+            response.close()
+
+
+def _route(request: ASGIRequest) -> str:
+    """The template of the path, for the log: links may have secrets in their paths."""
+    return request.resolver_match.route if request.resolver_match else ""
+
+
+@lru_cache
+def _find_view(path: str, urlconf: str) -> tuple[ResolverMatch, bool]:
+    """The view, and whether it is async. Raises Http404."""
+    match = resolve(path, urlconf)
+    return match, iscoroutinefunction(match.func)
+
+
+async def send_response(
+    response: HttpResponseBase, send: Send, *, head_only: bool = False, more_body: bool = False
+) -> None:
+    """Send a response or a stream as ASGI messages; with `more_body` the caller ends the body."""
+    headers = [(name.encode("ascii"), value.encode("latin1")) for name, value in response.items()]
+    headers += [(b"Set-Cookie", cookie.OutputString().encode("ascii")) for cookie in response.cookies.values()]
+    whole = b""
+    if isinstance(response, HttpResponse):
+        whole = response.content
+        if response.status_code not in BODILESS and "Content-Length" not in response.headers:
+            headers.append((b"Content-Length", b"%d" % len(whole)))
+    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+    if isinstance(response, StreamingHttpResponse) and not head_only:
+        async with aclosing(cast(AsyncGenerator[bytes], aiter(response))) as chunks:
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"" if head_only else whole, "more_body": more_body})
+
+
+class SocketLimits:
+    """ASGI middleware that closes WebSockets (1008) whose clients send too many messages."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        left, since = SOCKET_MESSAGES, time.monotonic()
+        is_closed = False
+
+        async def send_until_closed(message: Message) -> None:
+            if not is_closed:
+                await send(message)
+
+        async def receive_limited() -> Message:
+            nonlocal left, since, is_closed
+            message = await receive()
+            if message["type"] != "websocket.receive":
+                return message
+            now = time.monotonic()
+            left = min(SOCKET_MESSAGES, left + (now - since) * SOCKET_MESSAGES_A_SECOND) - 1
+            since = now
+            if left >= 0:
+                return message
+            if not is_closed:
+                is_closed = True
+                await _close(send, "Too many messages.")
+            return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
+
+        await self.application(scope, receive_limited, send_until_closed)
+
+
+async def _close(send: Send, reason: str) -> None:
+    try:
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
+    except Exception:  # Daphne sends no code below 3000
+        await send({"type": "websocket.close", "code": 3000 + POLICY_VIOLATION, "reason": reason})
+
+
+class SameOrigin:
+    """Refuses WebSockets whose `Origin` is neither `PUBLIC_BASE_URL` nor the request's own allowed host and port.
+
+    What is sent after the client left is lost: where uvicorn raises, a consumer would end without its `disconnect`.
+    """
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        is_ours = is_same_origin(headers.get(b"origin", ""), headers.get(b"host", ""))
+        application = self.application if is_ours else WebsocketDenier()
+
+        async def send_or_lose(message: Message) -> None:
+            with suppress(OSError):
+                await send(message)
+
+        await application(scope, receive, send_or_lose)
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Is the origin this server, by PUBLIC_BASE_URL or an allowed `Host` header?"""
+    if origin == settings.PUBLIC_BASE_URL:
+        return True
+    parts = urlsplit(origin)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.netloc.lower() != host.lower():
+        return False
+    return is_allowed_host(host)
+
+
+def is_allowed_host(host: str) -> bool:
+    """Is this `Host` header, with or without a port, one of ALLOWED_HOSTS?"""
+    return validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS)

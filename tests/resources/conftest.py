@@ -1,0 +1,46 @@
+"""One of everything for two people. `db` is that of a module, as in `tests/isolation`: what the tests call commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client
+
+from apps.accounts.models import Membership
+from apps.accounts.permissions import Role
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.installation.models import Operation
+from tests.isolation import world
+from tests.isolation.conftest import _unhurried, db  # noqa: F401 fixtures
+from tests.isolation.world import Place, World
+
+
+@pytest.fixture(scope="module")
+def two(db: None) -> World:  # noqa: F811
+    return world.make(register_hosted("echo", world.ECHO, mcp_tools="agent"))
+
+
+@pytest.fixture
+def ours(two: World) -> Iterator[Place]:
+    yield two.ours
+    Agent.objects.update(is_enabled=True, activity="active")
+    Operation.objects.update(activity="active")
+    Membership.objects.filter(user=two.ours.owner).update(role=Role.OWNER)
+
+
+@pytest.fixture
+def browser(ours: Place) -> Client:
+    return signed_in(ours)
+
+
+@pytest.fixture
+def strange_browser(two: World) -> Client:
+    return signed_in(two.theirs)
+
+
+def signed_in(place: Place) -> Client:
+    client = Client()
+    client.force_login(place.owner)
+    return client

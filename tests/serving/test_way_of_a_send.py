@@ -1,0 +1,20 @@
+"""A send stays as short as docs/explanation/cost-of-a-send.md says."""
+
+import re
+import subprocess
+import sys
+
+from tests import patterns, stack
+
+COUNTED = {"files": 74, "functions": 354, "calls": 546}
+"""By `benchmarks.trace_send`, which takes the shortest of five sends. Lower these numbers when a send gets shorter."""
+MARGIN = 1.1
+
+
+def test_a_send_enters_only_known_code() -> None:
+    database = stack.migrated(services={}) / patterns.DATABASE
+    command = [sys.executable, "-m", "benchmarks.trace_send", "--database", str(database)]
+    said = subprocess.run(command, cwd=stack.ROOT, capture_output=True, text=True, check=True).stdout
+    found = {name: int(number) for number, name in re.findall(r"(\d+) (files|functions|calls)\b", said)}
+    assert found.keys() == COUNTED.keys(), said
+    assert {name: found[name] for name in found if found[name] > COUNTED[name] * MARGIN} == {}, said

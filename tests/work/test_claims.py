@@ -1,0 +1,89 @@
+"""Who claims a row of work, holds it, loses it and tries it again."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.optional.transfers.models import Export
+from apps.remote.models import OpenWork
+from parley.db import sql
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("each database has its own way to swap"),
+]
+LEASE = datetime.timedelta(minutes=1)
+PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def row(echo: Agent) -> OpenWork:
+    ids = {"task": uuid.uuid4(), "run": uuid.uuid4(), "remote_task": "far"}
+    return OpenWork.objects.create(agent=echo, next_try_at=PAST, **ids)
+
+
+def test_of_many_processes_one_gets_a_row(row: OpenWork) -> None:
+    together = Barrier(4)
+
+    def claim(_: int) -> int:
+        try:
+            together.wait(10)
+            return len(OpenWork.objects.all().claim(LEASE))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(claim, range(4))) == 1
+
+
+def test_claim_writes_by_its_own_table_alone(ada: User) -> None:
+    """A subquery in the update would find the row due as it was before another process changed it (PostgreSQL)."""
+    Export.objects.create(owner=ada)
+    with CaptureQueriesContext(connection) as queries:
+        assert len(Export.objects.select_related("owner").claim(LEASE)) == 1
+    [update] = [one["sql"] for one in queries if one["sql"].startswith("UPDATE")]
+    assert "SELECT" not in update
+
+
+def test_claim_ends_with_lease_release_or_row(row: OpenWork) -> None:
+    [lost] = OpenWork.objects.all().claim(LEASE)
+    assert OpenWork.objects.all().claim(LEASE) == []
+    assert OpenWork.objects.get().next_try_at == lost.lease_until, "processes of the version before wait, too"
+    OpenWork.objects.update(lease_until=PAST, next_try_at=PAST)
+    [taken] = OpenWork.objects.all().claim(LEASE)
+    assert (lost.extend(LEASE), lost.release(), lost.retry(1.0, 1.0)) == (False, False, False)
+    assert (taken.extend(LEASE), taken.release()) == (True, True)
+    [again] = OpenWork.objects.all().claim(LEASE)
+    row.delete()
+    assert not again.extend(LEASE)
+
+
+def test_retried_row_waits_longer_each_time(row: OpenWork) -> None:
+    waits = []
+    for _ in range(4):
+        OpenWork.objects.update(next_try_at=PAST)
+        [held] = OpenWork.objects.all().claim(LEASE)
+        now = sql.database_time()
+        assert held.retry(10.0, 1000.0)
+        assert not OpenWork.objects.due().exists()
+        waits.append((OpenWork.objects.get().next_try_at - now).total_seconds())
+    assert all(5 * 2**n <= wait <= 11 * 2**n for n, wait in enumerate(waits))
+    assert OpenWork.objects.get().tries == 4
+
+
+def test_claims_come_in_the_order_of_their_times(row: OpenWork, echo: Agent) -> None:
+    ids = {"task": uuid.uuid4(), "run": uuid.uuid4(), "remote_task": "older"}
+    older = OpenWork.objects.create(agent=echo, next_try_at=PAST - LEASE, **ids)
+    assert [one.pk for one in OpenWork.objects.all().claim(LEASE, 2)] == [older.pk, row.pk]
+    OpenWork.objects.update(lease_until=None, next_try_at=timezone.now() + LEASE)
+    assert OpenWork.objects.all().claim(LEASE, 2) == []
