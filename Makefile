@@ -138,12 +138,12 @@ lock: | $(filter .tools/bin/uv,$(UV))
 		deploy/tools/requirements.in -o deploy/tools/requirements.txt
 
 # Pins the container's base image by the digest that the registry has now; needs Docker. Commit the change.
-BASE := python:3.13-slim-trixie
+PYTHON_IMAGE := python:3.13-slim-trixie
 image-base:
-	@digest=$$(docker buildx imagetools inspect $(BASE) --format '{{.Manifest.Digest}}') \
+	@digest=$$(docker buildx imagetools inspect $(PYTHON_IMAGE) --format '{{.Manifest.Digest}}') \
 		&& printf '%s' "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}' \
-		&& sed -i.old "s|^ARG PYTHON=.*|ARG PYTHON=$(BASE)@$$digest|" deploy/docker/Dockerfile && rm deploy/docker/Dockerfile.old \
-		&& echo "deploy/docker/Dockerfile begins with $(BASE)@$$digest"
+		&& sed -i.old "s|^ARG PYTHON=.*|ARG PYTHON=$(PYTHON_IMAGE)@$$digest|" deploy/docker/Dockerfile && rm deploy/docker/Dockerfile.old \
+		&& echo "deploy/docker/Dockerfile begins with $(PYTHON_IMAGE)@$$digest"
 
 clean:
 	rm -rf $(VENV) .tools
