@@ -26,7 +26,7 @@ run: setup
 	@echo "Starting Parley. Ctrl-C stops it."
 	@exec $(PY) manage.py serve
 
-# The tiers of the tests: tests/README.md. TESTS="tests/web -n 0" runs a part, here in one process, for a debugger.
+# The tiers of the tests: tests/README.md. TESTS="tests/plans -n 0" runs a part, here in one process, for a debugger.
 quick: setup
 	@$(PY) -m tests.quick $(if $(BASE),--base $(BASE))
 

@@ -11,7 +11,7 @@ import httpx
 from benchmarks.figures import Figures
 from benchmarks.scale import Scale
 from benchmarks.target import Target
-from tests.api.streaming import Client
+from tests.clients.streaming import Client
 from tests.faults.calling import Caller
 
 RESTORE = "restore, s"

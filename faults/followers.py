@@ -16,7 +16,7 @@ from websockets.typing import Origin
 
 from faults.history import Followed, Seen
 from faults.load import Tenant
-from tests.api.streaming import Client, Cut, Refused
+from tests.clients.streaming import Client, Cut, Refused
 
 JSON = dict[str, Any]
 BETWEEN = 0.3

@@ -35,6 +35,8 @@ from parley import db as database
 from parley.telemetry import logs
 from tests import background, emptying, patterns, stack
 
+pytest_plugins = ["tests.clients.of_the_api", "tests.clients.of_pages"]
+
 # On a busy machine an example may be slow; the test's timeout ends a hanging one. The usual examples are the same each
 # time; `make test-all` draws new ones, and what it finds becomes an `@example` of its test.
 UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}

@@ -16,7 +16,7 @@ from parley.asgi import application
 from tests.a2a.agents import steps
 from tests.a2a.calling import Caller, message
 from tests.a2a.resting import Resource
-from tests.api.calling import Caller as Client
+from tests.clients.calling import Caller as Client
 from tests.members import member
 
 pytestmark = pytest.mark.django_db(transaction=True)

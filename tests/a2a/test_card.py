@@ -30,7 +30,7 @@ from parley import db
 from tests.a2a.calling import Caller, message, strictly_parsed
 from tests.a2a.old_calling import strictly_read, told
 from tests.a2a.resting import Resource
-from tests.api.calling import Caller as Client
+from tests.clients.calling import Caller as Client
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -20,7 +20,7 @@ from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 from tests.a2a.conftest import hosted
 from tests.a2a.old_calling import said, told
-from tests.engine.facilitating import facilitating, payment
+from tests.payments.facilitating import facilitating, payment
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("messages meet turns in the database")]
 
@@ -171,7 +171,7 @@ async def test_client_pays_or_declines_a_task(worker, settings, ada_at):
     """As the x402 extension says."""
     with facilitating() as facilitator:
         settings.PAYMENTS_FACILITATOR = facilitator.url
-        caller = ada_at((await db.run(register_hosted, "selling", "tests.engine.facilitating:Selling")).slug)
+        caller = ada_at((await db.run(register_hosted, "selling", "tests.payments.facilitating:Selling")).slug)
         asked, other = [await sent(caller, "Sell!") for _ in range(2)]
         metadata = asked["status"]["message"]["metadata"]
         assert metadata["x402.payment.required"]["accepts"] == [metadata["slot"]["payment"]]

@@ -18,7 +18,7 @@ from apps.installation.jobs import note_settings
 from apps.installation.models import NetworkAllowance
 from apps.optional.evaluations.models import Example
 from parley.faces.admin import LoggedAdmin
-from tests.web import telling
+from tests.clients import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -22,13 +22,13 @@ from apps.agents.registration import register_model
 from apps.engine.questions import slot_of
 from apps.record.models import Task
 from parley.asgi import application
-from tests.api.calling import Caller
+from tests.accounts.test_oauth import by_itself, program
+from tests.accounts.test_second_factors import SECURITY, options_in
+from tests.clients import telling
+from tests.clients.calling import Caller
+from tests.clients.passkeys import Passkey
+from tests.conversations.pages.test_approvals import a_call
 from tests.members import member, operator
-from tests.web import telling
-from tests.web.passkeys import Passkey
-from tests.web.test_approvals import a_call
-from tests.web.test_oauth import by_itself, program
-from tests.web.test_second_factors import SECURITY, options_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["program"]

@@ -32,7 +32,7 @@ from apps.accounts.keys import KeyRefused, make_key, rotate_key
 from apps.accounts.models import UsedNonce
 from apps.accounts.principals import KEYS, READ, WRITE
 from apps.conversations.uploads.models import Upload
-from tests.api.calling import Caller
+from tests.clients.calling import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
 

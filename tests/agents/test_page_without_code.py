@@ -10,8 +10,8 @@ import pytest
 from apps.engine import accept
 from parley import db
 from tests.agents.definitions import clerk
-from tests.llm.conftest import endpoint
-from tests.llm.endpoint import calls, says
+from tests.model_agents.conftest import endpoint
+from tests.model_agents.endpoint import calls, says
 from tests.working import carry_out
 
 __all__ = ["endpoint"]

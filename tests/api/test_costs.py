@@ -11,9 +11,9 @@ from apps.agents.models import Agent
 from apps.plans.runs import begin_run
 from apps.record.models import Context, Task
 from parley import db
-from tests.api.calling import Caller
-from tests.api.counting import statements
-from tests.api.delivering import Making
+from tests.clients.calling import Caller
+from tests.clients.counting import statements
+from tests.clients.delivering import Making
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

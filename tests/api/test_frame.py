@@ -8,7 +8,7 @@ from apps.api.framework import problems
 from apps.api.framework.serializers import unknown_field
 from apps.record.errors import InvalidParams
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.api.probe")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.clients.probe")]
 
 
 async def test_both_forms_of_an_address_answer(ada_calls):

@@ -17,7 +17,7 @@ from agentkit import (
     tool,
 )
 from agentkit.llm import LlmWorker, UseTool, scripted
-from tests.web.telling import PNG
+from tests.clients.telling import PNG
 
 STORY = "# A story\n\nOnce upon a *time* there was a **river**.\n\n- it ran\n- it sang\n"
 

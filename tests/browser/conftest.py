@@ -94,6 +94,7 @@ NO_COMPLAINTS = (
     "blocked by Playwright",
     "WebSocket is closed before the connection is established",  # pages that are left early cause this
     "ERR_INTERNET_DISCONNECTED",  # a journey that goes offline causes this, and hears of it later
+    "401 (Unauthorized)",  # a page asks while its person signs out, and is answered after it
 )
 
 

@@ -4,8 +4,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenBrowser
 from tests.browser.doing import SESSION, messages, say, settled, sign_in, until
-from tests.llm import endpoint as endpoints
-from tests.llm.endpoint import says
+from tests.model_agents import endpoint as endpoints
+from tests.model_agents.endpoint import says
 from tests.stack import Stack
 
 CHANGE = "/admin/installation/modelconnection/"

@@ -9,8 +9,8 @@ from playwright.sync_api import FrameLocator, Page, expect
 
 from tests.browser.conftest import PHONE, OpenBrowser
 from tests.browser.doing import FITS, begin, heard, settled
-from tests.llm import endpoint, tool_servers
-from tests.llm.endpoint import calls, says
+from tests.model_agents import endpoint, tool_servers
+from tests.model_agents.endpoint import calls, says
 from tests.stack import Stack
 
 MAKE = """

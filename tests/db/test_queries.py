@@ -19,7 +19,7 @@ from apps.record import sql
 from apps.record.execution import Run, Suspension
 from apps.record.models import Artifact, Event, Message, Task
 from parley.db.sql import write_transaction
-from tests.web import telling
+from tests.clients import telling
 
 pytestmark = [pytest.mark.services("each database has SQL and a driver of its own"), pytest.mark.django_db]
 

@@ -11,8 +11,9 @@ from apps.agents.registration import register_hosted
 from apps.credentials import requests
 from apps.engine import accept, activity, claim, jobs, loading, send, turn, worker
 from parley import db as database
-from tests.engine import calling_agents, facilitating
+from tests.engine import calling_agents
 from tests.engine.calling_agents import EXECUTED, GATES
+from tests.payments import facilitating
 
 
 @pytest.fixture
@@ -88,4 +89,4 @@ def facilitator(settings: Any) -> Iterator[facilitating.Facilitator]:
 
 @pytest.fixture
 def seller(db: None) -> Agent:
-    return register_hosted("selling", "tests.engine.facilitating:Selling")
+    return register_hosted("selling", "tests.payments.facilitating:Selling")

@@ -15,7 +15,7 @@ from apps.engine import accept
 from apps.health.monitoring import examine_agents, measure_agents
 from apps.record import projection
 from apps.record.models import Message, Task
-from tests.engine.test_health import make_runs
+from tests.health.test_health import make_runs
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db

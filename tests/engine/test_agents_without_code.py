@@ -24,9 +24,9 @@ from parley import db as database
 from parley import outbound
 from tests.agents.definitions import clerk, definition
 from tests.engine.delegating import done, ended, run_of, sent, take_turn, words
-from tests.llm import tool_servers
-from tests.llm.conftest import endpoint
-from tests.llm.endpoint import calls, says
+from tests.model_agents import tool_servers
+from tests.model_agents.conftest import endpoint
+from tests.model_agents.endpoint import calls, says
 from tests.working import begin, carry_out, end, let_the_lease_run_out, state_of
 
 __all__ = ["endpoint"]

@@ -42,7 +42,7 @@ async def working(ada, echo, said):
 
 @pytest.fixture
 async def talker(agent_at):
-    return await agent_at("tests.api.agents:Talker")
+    return await agent_at("tests.clients.agents:Talker")
 
 
 FILE = {"raw": "A" * 400_000, "filename": "much.bin", "mediaType": "application/octet-stream"}

@@ -1,5 +1,5 @@
 """A language model's endpoint for agents that use one."""
 
-from tests.llm.conftest import endpoint
+from tests.model_agents.conftest import endpoint
 
 __all__ = ["endpoint"]

@@ -20,7 +20,7 @@ from examples.agents.travel import Departure, Travel
 from examples.agents.trip import TripFlights, TripHotels, TripItinerary, TripWeather
 from examples.agents.writer import Slot, Writer
 from tests.examples.saying import HANDLERS, NOTE, content, data, form, message, names_of
-from tests.llm.endpoint import Endpoint, calls, says
+from tests.model_agents.endpoint import Endpoint, calls, says
 
 # Hello, Echo and Countdown
 

@@ -43,7 +43,7 @@ from apps.record.lookup import restored
 from apps.record.models import Context, Task
 from apps.record.projection import differences
 from parley.db import sql
-from tests.record.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
+from tests.archive.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
 
 GOING = [
     ("apps.optional.archive.file_format.default_storage.save", "before"),

@@ -26,8 +26,8 @@ from apps.remote.federation import tokens
 from apps.remote.identity.did_web import Unresolved, read_document
 from apps.remote.models import Peer, PeerUser, SharedAgent
 from parley import db
+from tests.clients import telling
 from tests.remote.card_server import CardServer
-from tests.web import telling
 
 ASKED = RequestFactory().get("/a2a/echo", REMOTE_ADDR="203.0.113.1")
 

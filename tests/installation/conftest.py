@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import User
-from tests.llm import endpoint as endpoints
-from tests.llm.endpoint import Endpoint, says
+from tests.model_agents import endpoint as endpoints
+from tests.model_agents.endpoint import Endpoint, says
 
 
 @pytest.fixture

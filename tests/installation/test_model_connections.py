@@ -25,7 +25,7 @@ from apps.record import wire
 from apps.record.execution import Run
 from apps.record.models import Task
 from parley import db
-from tests.llm.endpoint import Endpoint, hangs, refuses, sends
+from tests.model_agents.endpoint import Endpoint, hangs, refuses, sends
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

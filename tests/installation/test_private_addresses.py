@@ -13,7 +13,7 @@ from apps.installation import current
 from apps.installation.models import NetworkAllowance
 from parley import db, outbound
 from parley.outbound import Allowed, Guard, Limits, targets
-from tests.llm.endpoint import Endpoint
+from tests.model_agents.endpoint import Endpoint
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -149,7 +149,7 @@ def test_owner_gets_another_answer_by_a_door(field: DoorField, two: World, their
 
 SAME_FOR_ALL = {
     "POST /api/v1/plans/check slug": "it is asked whether the plan would call itself",
-    "GET /api/v1/tasks parent": "the world has no task with children; tests/api/test_tasks.py",
+    "GET /api/v1/tasks parent": "the world has no task with children; tests/conversations/api/test_tasks.py",
     "references[]": "noted as it was sent",
     "message.referenceTaskIds[]": "noted as it was sent",
     "message.contextId": "a new one begins a session; a2a/test_scoping.py",

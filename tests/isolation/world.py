@@ -62,9 +62,9 @@ from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
 from apps.remote.execution.snapshots import file_link
 from apps.remote.models import RemoteCredential
+from tests.clients import telling
+from tests.clients.passkeys import Passkey
 from tests.isolation import features, rows
-from tests.web import telling
-from tests.web.passkeys import Passkey
 from tests.working import begin, end, say
 
 ECHO = "examples.agents.echo:Echo"

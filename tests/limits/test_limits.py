@@ -27,7 +27,7 @@ from parley import db
 from parley.telemetry.metrics import REGISTRY
 from tests.a2a.calling import Caller as A2ACaller
 from tests.a2a.calling import details_of
-from tests.api.calling import Caller
+from tests.clients.calling import Caller
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)

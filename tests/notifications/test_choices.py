@@ -18,9 +18,9 @@ from apps.notifications.sending import CHANNELS
 from apps.record.errors import InvalidFields
 from apps.record.models import Context
 from parley import outbound
+from tests.clients import telling
 from tests.members import member, signed_in
 from tests.notifications.conftest import told
-from tests.web import telling
 
 pytestmark = pytest.mark.django_db
 HOOK = "http://127.0.0.1:9/hook"

@@ -20,11 +20,11 @@ from apps.notifications.models import Channel, Notification, PushKey
 from apps.notifications.sending import NOTIFICATIONS_TO_SEND, claim
 from apps.record.models import Context
 from parley import db
+from tests.clients import telling
 from tests.docs.pages import page_at
 from tests.members import signed_in
 from tests.notifications.conftest import LONG_AGO, make_due, send, told
 from tests.stack import ROOT
-from tests.web import telling
 from tests.work.hand import Worker
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("notifications are claimed in SQL")]

@@ -11,8 +11,8 @@ from apps.plans.planner import register_planner
 from apps.record.models import Task
 from parley import db
 from tests.engine.delegating import done
-from tests.llm.conftest import endpoint
-from tests.llm.endpoint import refuses, says
+from tests.model_agents.conftest import endpoint
+from tests.model_agents.endpoint import refuses, says
 
 __all__ = ["endpoint"]
 

@@ -25,7 +25,7 @@ from apps.plans.transitions import start_ready_steps
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Task
 from tests import working
-from tests.api.delivering import delivered
+from tests.clients.delivering import delivered
 from tests.plans.plan_agents import DONE
 from tests.plans.plans import plan as definition_of
 from tests.plans.playing import data, rows, words

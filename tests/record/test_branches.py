@@ -14,7 +14,7 @@ from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.lookup import restored
 from apps.record.models import Context, Message
-from tests.record.archiving import put_away
+from tests.archive.archiving import put_away
 from tests.record.lineages import place, place_before
 from tests.working import begin, end
 

@@ -23,8 +23,8 @@ from apps.record.lookup import DamagedArchive
 from apps.record.models import Context, Event
 from apps.record.projection import differences
 from parley.db import sql
+from tests.archive.archiving import had_a_long_talk, put_away, replace
 from tests.emptying import remove, rewrite, without_hashes
-from tests.record.archiving import had_a_long_talk, put_away, replace
 from tests.record.lineages import rename
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("the database refuses changes")]

@@ -21,7 +21,7 @@ from apps.record.errors import ContextNotFound
 from apps.record.execution import Accepted, Run
 from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event, Message, Task
-from tests.record.archiving import had_a_long_talk, put_away, replace
+from tests.archive.archiving import had_a_long_talk, put_away, replace
 from tests.record.lineages import place_before, shown, started, words
 from tests.working import begin, chunk, end, say
 

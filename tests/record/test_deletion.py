@@ -33,7 +33,7 @@ from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
 from apps.record.models import Blob, Context, Event, Message, Task
 from apps.remote.models import OpenWork
-from tests.record.archiving import put_away
+from tests.archive.archiving import put_away
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("columns of any table may hold it")]

@@ -24,7 +24,7 @@ from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Context, Event, Message, Task
 from apps.record.sql import TASK
 from parley import db
-from tests.record.archiving import had_a_long_talk
+from tests.archive.archiving import had_a_long_talk
 from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("what the database gives back is what the log says")]

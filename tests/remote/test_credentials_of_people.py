@@ -18,7 +18,7 @@ from apps.remote.authentication import credentials
 from apps.remote.errors import CredentialMissing, Unauthorized
 from apps.remote.models import RemoteAgent, RemoteCredential
 from parley import db as database
-from tests.api.calling import Caller
+from tests.clients.calling import Caller
 from tests.remote.guarded import api_key, card, http, registered
 from tests.remote.scripted import serving
 from tests.working import carry_out, state_of

@@ -15,8 +15,8 @@ from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, Role
 from apps.accounts.principals import READ, WRITE
 from apps.accounts.resources import Act
 from apps.agents.models import Agent
-from tests.api import promises
-from tests.api.calling import JSON, Answer, Caller
+from tests.clients import promises
+from tests.clients.calling import JSON, Answer, Caller
 from tests.isolation import features
 from tests.isolation.features import ViewSet
 from tests.resources import samples

@@ -7,7 +7,7 @@ from django.test import Client
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ
 from apps.notifications import push
-from tests.api import promises
+from tests.clients import promises
 from tests.isolation.addresses import Address, ids_of
 from tests.isolation.asking import Caller
 from tests.isolation.world import Place

@@ -14,7 +14,7 @@ from apps.engine.questions import slot_of
 from apps.record.content.rendering import render_markdown
 from apps.record.execution import Run
 from apps.record.models import Task
-from tests.web import telling
+from tests.clients import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

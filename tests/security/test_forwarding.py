@@ -13,9 +13,9 @@ from agentkit.llm import LlmWorker, McpServer
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from parley import db, outbound
-from tests.llm import endpoint as endpoints
-from tests.llm import tool_servers
-from tests.llm.endpoint import calls, says
+from tests.model_agents import endpoint as endpoints
+from tests.model_agents import tool_servers
+from tests.model_agents.endpoint import calls, says
 from tests.outbound.receiving import server
 from tests.remote.card_server import card
 from tests.remote.conversing import remote_agent

@@ -36,7 +36,10 @@ def test_pages_guess_and_look_up_nothing(
     assert answer.cookies
 
 
-OTHERS = ("/healthz/stream", "/diagrams")  # a stream, and a frame of our pages (tests/web/test_files.py)
+OTHERS = (
+    "/healthz/stream",
+    "/diagrams",
+)  # a stream, and a frame of our pages
 FAMILIES = {tuple(address.split("/")[1:3]): address for address in ADDRESSES if address not in OTHERS}
 PROGRAMS = ("/a2a", "/a2a/echo", "/a2a/echo/message:send", "/a2a/nobody/tasks/1", "/.well-known/agent-card.json", "/no")
 

@@ -17,7 +17,7 @@ from apps.accounts.models import ApiKey, User
 from apps.accounts.people import invitations
 from apps.accounts.principals import READ
 from tests import slow_work
-from tests.web.test_oauth import SECRET, allow, ask, bob_browses, code_of, exchange, program, token
+from tests.accounts.test_oauth import SECRET, allow, ask, bob_browses, code_of, exchange, program, token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["bob_browses", "program"]

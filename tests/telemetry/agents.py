@@ -63,7 +63,7 @@ def main(url: str) -> None:
     from apps.remote.registration import register_remote
 
     register_hosted("front", f"{HERE}:Front")
-    register_hosted("solver", "tests.llm.agents:Actor", access="public")
+    register_hosted("solver", "tests.model_agents.agents:Actor", access="public")
     register_remote("near", url=f"{url}/a2a/solver/.well-known/agent-card.json")
 
 

@@ -19,7 +19,7 @@ from apps.record.execution import Run
 from parley import db
 from parley.telemetry import tracing
 from tests import stack
-from tests.llm import endpoint as endpoints
+from tests.model_agents import endpoint as endpoints
 from tests.telemetry.agents import HERE
 from tests.telemetry.calling import ask, body, headers
 from tests.telemetry.collector import collecting
@@ -34,7 +34,7 @@ EDGE = "POST /a2a/<slug>"
 @pytest.mark.usefixtures("worker")
 async def test_models_and_tools_are_below_callers_span(http, ada_key, spans):
     await db.run(register_hosted, "front", f"{HERE}:Front")
-    await db.run(register_hosted, "near", "tests.llm.agents:Actor")
+    await db.run(register_hosted, "near", "tests.model_agents.agents:Actor")
     task = await ask(http, ada_key, "front", CANARY, CALLER)
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     await spans.finished(EDGE, "run front", "run near")
@@ -58,7 +58,7 @@ async def test_messages_are_in_spans_if_switched_on(http, ada_key, spans, monkey
 
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
     language_models.trace_calls()
-    await db.run(register_hosted, "actor", "tests.llm.agents:Actor")
+    await db.run(register_hosted, "actor", "tests.model_agents.agents:Actor")
     await ask(http, ada_key, "actor", CANARY)
     assert CANARY in spans.named["chat scripted:actor"].attributes["gen_ai.input.messages"]
 

@@ -21,8 +21,8 @@ from apps.optional.transfers.models import Export
 from apps.record.content import blobs
 from apps.record.models import Context
 from parley.db import sql
-from tests.web import telling
-from tests.web.conftest import finished, report  # noqa: F401 fixtures
+from tests.clients import telling
+from tests.clients.of_pages import finished, report  # noqa: F401 fixtures
 
 pytestmark = pytest.mark.django_db
 State = Export.State

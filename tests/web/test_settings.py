@@ -28,8 +28,8 @@ from apps.record.execution import Run
 from apps.record.models import Context
 from apps.web.roles import role_refusal
 from apps.web.settings.sections import SECTIONS
+from tests.clients import telling
 from tests.members import member
-from tests.web import telling
 
 PASSWORD = "correct horse"
 NEW_PASSWORD = "a longer staple battery"

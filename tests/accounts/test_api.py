@@ -1,0 +1,178 @@
+"""API keys, the archive of an account, and notifications by the client API."""
+
+import hashlib
+import io
+import uuid
+import zipfile
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from apps.accounts import quotas
+from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import READ, SCOPES, WRITE
+from apps.agents.models import Agent
+from apps.notifications.api import ChannelShape
+from apps.notifications.models import Channel, Notification
+from apps.optional.transfers import exports
+from parley import db
+from tests.clients import telling
+from tests.clients.calling import JSON, Caller
+from tests.members import member, signed_in
+from tests.work.hand import published_keys
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOOK: JSON = {"type": "webhook", "name": "Mine", "url": "https://192.0.43.8/hook"}  # it is not called
+
+
+async def test_key_is_shown_once_used_and_revoked(ada_calls, echo):
+    wanted = {"name": "robot", "scopes": [READ], "agents": ["echo"]}
+    answer = await ada_calls.post("/keys", wanted)
+    assert answer.status == 201, answer.content
+    made = answer.body
+    assert (made["scopes"], made["agents"], bool(made["expiresAt"])) == ([READ], ["echo"], True)
+    robot = Caller(made["key"])
+    assert (await robot.get("/agents")).status == 200
+    listed = (await ada_calls.get("/keys")).body["items"]
+    assert {one["name"] for one in listed} == {"robot", "test"}
+    assert "key" not in listed[0]
+    assert made["key"].split("_", 2)[2] not in str(listed)
+    assert (await ada_calls.delete(f"/keys/{made['id']}")).status == 204
+    assert (await robot.get("/agents")).status == 401
+    assert (await ada_calls.get(f"/keys/{made['id']}")).body["revokedAt"]
+
+
+async def test_rotated_key_takes_the_new_secret(ada_calls):
+    made = (await ada_calls.post("/keys", {"name": "robot", "scopes": [*SCOPES], "expiresInDays": None})).body
+    rotated = (await ada_calls.post(f"/keys/{made['id']}/rotate", {"graceSeconds": 0})).body
+    assert (rotated["id"], rotated["expiresAt"]) == (made["id"], None)
+    assert (await Caller(made["key"]).get("/agents")).status == 401
+    assert (await Caller(rotated["key"]).get("/agents")).status == 200
+
+
+async def test_browser_gets_no_secret_of_a_key(ada_browses):
+    answer = await ada_browses.post("/keys", {"name": "robot", "scopes": [READ]}, x_csrftoken="a" * 32)
+    assert answer.code == "forbidden"
+
+
+async def test_anybody_reports_leaked_keys_so_often(anybody, ada_calls, settings, monkeypatch):
+    monkeypatch.setattr(quotas, "leak_counter", quotas.RequestCounter("leaks-of-a-test"))
+    settings.LEAK_REPORTS_PER_MINUTE = 2
+    made = (await ada_calls.post("/keys", {"name": "robot", "scopes": [READ]})).body["key"]
+    report = [{"token": made, "type": "a_type", "url": "https://example.org/paste"}, {"token": "parley_nothing"}]
+    answer = await anybody.post("/keys/leaked", report)
+    assert answer.status == 200, answer.content
+    assert answer.body[0] == {
+        "token_hash": hashlib.sha256(made.encode()).hexdigest(),
+        "token_type": "a_type",
+        "label": "true_positive",
+    }
+    assert answer.body[1]["label"] == "false_positive"
+    assert (await Caller(made).get("/agents")).status == 401
+    assert (await anybody.post("/keys/leaked", [{"token": "x"}] * 101)).status == 422
+    assert (await anybody.post("/keys/leaked", [])).status == 429
+    assert await ApiKey.objects.filter(revoked_because=ApiKey.Reason.LEAKED).acount() == 1
+
+
+@pytest.fixture
+async def started(ada_calls: Caller, echo: Agent, monkeypatch: pytest.MonkeyPatch) -> JSON:
+    published_keys(monkeypatch)
+    answer = await ada_calls.post("/exports")
+    assert (answer.status, answer.body["state"]) == (202, "waiting")
+    return answer.body
+
+
+async def test_export_is_followed_downloaded_and_deleted(ada_calls: Caller, started: JSON) -> None:
+    address = f"/exports/{started['id']}"
+    assert (await ada_calls.get(f"{address}/file")).status == 409
+    assert (await ada_calls.post("/exports")).status == 409
+    await db.run(exports.make, uuid.UUID(started["id"]))
+    done = (await ada_calls.get(address)).body
+    assert (done["state"], done["expiresAt"] is None) == ("done", False)
+    assert (await ada_calls.get("/exports")).body["items"] == [done]
+    file = await ada_calls.get(f"{address}/file")
+    assert (file.status, len(file.content)) == (200, done["size"])
+    assert "profile.json" in zipfile.ZipFile(io.BytesIO(file.content)).namelist()
+    assert file.headers["cache-control"] == "private, no-store"
+    assert (await ada_calls.delete(address)).status == 204
+    for path in (address, f"{address}/file"):
+        assert (await ada_calls.get(path)).status == 404
+
+
+async def test_cut_download_goes_on(ada_calls: Caller, started: JSON) -> None:
+    await db.run(exports.make, uuid.UUID(started["id"]))
+    address = f"/exports/{started['id']}/file"
+    whole = await ada_calls.get(address)
+    size, tag = len(whole.content), whole.headers["etag"]
+    for asked, first, end in (("5-9", 5, 10), ("5-", 5, size), ("-7", size - 7, size), (f"0-{size * 2}", 0, size)):
+        part = await ada_calls.get(address, range=f"bytes={asked}", if_range=tag)
+        assert (part.status, part.content) == (206, whole.content[first:end]), asked
+        assert part.headers["content-range"] == f"bytes {first}-{end - 1}/{size}"
+        assert part.headers["content-length"] == str(end - first)
+    behind = await ada_calls.get(address, range=f"bytes={size}-")
+    assert (behind.status, behind.content, behind.headers["content-range"]) == (416, b"", f"bytes */{size}")
+    for headers in ({"range": "bytes=5-", "if_range": '"another"'}, {"range": "bytes=0-1,3-4"}, {"range": "lines=1-"}):
+        assert (await ada_calls.get(address, **headers)).content == whole.content
+
+
+async def test_key_without_the_whole_account_exports_nothing(
+    started: JSON, reads: Caller, ada: User, bob: User
+) -> None:
+    def of_team() -> str:
+        return ApiKey.issue(ada, "team", workspace_id=bob.personal_workspace.pk)[1]
+
+    await db.run(member, ada, bob)
+    team = Caller(await db.run(of_team))
+    for caller in (reads, team):
+        for path in ("/exports", f"/exports/{started['id']}", f"/exports/{started['id']}/file"):
+            assert (await caller.get(path)).status == 403, path
+        assert (await caller.post("/exports")).status == 403
+        assert (await caller.delete(f"/exports/{started['id']}")).status == 403
+
+
+async def test_channel_shows_its_secrets_once_and_keeps_choices(ada_calls: Caller, echo: Agent) -> None:
+    made = (await ada_calls.post("/notifications/channels", HOOK)).body
+    assert made.pop("secret").startswith("whsec_")
+    assert made["kinds"] == ["ended", "failed", "asks"]
+    chosen = {"kinds": ["asks"], "agents": [{"agent": "echo", "kinds": []}]}
+    answer = await ada_calls.put("/notifications", {"choices": [{"channel": made["id"], **chosen}]})
+    assert answer.body["channels"] == [{**made, **chosen}]
+    assert HOOK["url"].encode() not in answer.content
+    assert (await ada_calls.get("/notifications")).body == answer.body
+    silent = await ada_calls.patch(f"/notifications/channels/{made['id']}", {"agents": [{"agent": "echo"}]})
+    assert silent.body["agents"] == chosen["agents"]
+    for path in (f"/notifications/channels/{made['id']}/rotate", "/notifications/secret"):
+        assert (await ada_calls.post(path)).body["secret"].startswith("whsec_")
+
+
+async def test_sent_notifications_are_listed(ada: User, ada_calls: Caller, echo: Agent) -> None:
+    await ada_calls.post("/notifications/channels", HOOK)
+    failed = await db.run(lambda: telling.failed(signed_in(ada), echo))
+    await db.run(lambda: Notification.objects.update(state="failed", reason="It is away."))
+    [row] = (await ada_calls.get("/notifications/deliveries")).body["items"]
+    assert (row["kind"], row["state"], row["reason"]) == ("failed", "failed", "It is away.")
+    assert row["sessionId"] == str(failed.context)
+
+
+def test_channels_read_their_agents_at_once(
+    ada: User, echo: Agent, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    channels = [Channel(agents={str(echo.pk): []}) for _ in range(3)]
+    caller = {"caller": ada.principal}
+    with django_assert_num_queries(1):
+        shown = ChannelShape(channels, many=True, context=caller).data
+    assert [one["agents"] for one in shown] == [[{"agent": "echo", "kinds": []}]] * 3
+
+
+async def test_limited_key_makes_no_channel(transactional_db: None, ada: User, echo: Agent) -> None:
+    for limits in ({"scopes": [WRITE]}, {"agents": ["echo"]}):
+        key = (await db.run(lambda limits=limits: ApiKey.issue(ada, "k", **limits)))[1]
+        assert (await Caller(key).post("/notifications/channels", HOOK)).code == "forbidden"
+    assert not await Channel.objects.aexists()
+
+
+async def test_wrong_keys_of_a_browser_are_refused(ada_calls: Caller) -> None:
+    push = {"type": "push", "url": HOOK["url"], "keys": {"p256dh": "AA", "auth": "AA"}}
+    refused = await ada_calls.post("/notifications/channels", push)
+    assert (refused.status, refused.fields) == (422, ["keys"])

@@ -1,0 +1,170 @@
+"""Tasks by the client API: read, canceled, answered and rated by their owner."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.conversations.forks import forking
+from apps.engine import accept
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Task
+from parley import db
+from tests.clients.calling import Caller
+from tests.clients.delivering import Making
+from tests.working import begin
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NUMBER = {"type": "object", "properties": {"number": {"type": "integer", "minimum": 1}}, "required": ["number"]}
+
+
+async def ids(caller: Caller, query: str = "") -> list[str]:
+    return [one["id"] for one in (await caller.get(f"/tasks{query}")).body["items"]]
+
+
+async def test_task_has_state_question_and_artifacts(ada_calls: Caller, made: Making) -> None:
+    done, asked = await made.delivered(), await made.asking(NUMBER)
+    shown = (await ada_calls.get(f"/tasks/{done.task}")).body
+    assert (shown["state"], shown["agent"], shown["sessionId"]) == ("completed", "echo", str(done.context))
+    assert shown["status"]["message"]["content"] == "Done."
+    assert (shown["artifacts"], shown["question"]) == ([f"{done.task}/one"], None)
+    shown = (await ada_calls.get(f"/tasks/{asked.task}")).body
+    assert (shown["state"], shown["question"]["name"]) == ("input-required", "number")
+    assert shown["question"]["schema"]["required"] == ["number"]
+    assert shown["artifacts"] == []
+
+
+async def test_runs_are_listed_and_narrowed(ada_calls: Caller, bob_calls: Caller, made: Making) -> None:
+    one, two = await made.delivered(), await made.asking()
+    runs = {one.task: str(one.run), two.task: str(two.run)}
+    for query, expected in {
+        "": [two.task, one.task],
+        f"?session={one.context}": [one.task],
+        f"?task={two.task}": [two.task],
+        f"?session={one.context}&task={two.task}": [],
+        "?state=failed": [],
+    }.items():
+        found = (await ada_calls.get(f"/runs{query}")).body["items"]
+        assert [run["id"] for run in found] == [runs[task] for task in expected], query
+    assert (await bob_calls.get("/runs")).body["items"] == []
+    for query in (f"session={one.context}", f"task={one.task}"):
+        assert (await bob_calls.get(f"/runs?{query}")).status == 404
+
+
+async def test_tasks_are_listed_the_newest_first_and_narrowed(
+    ada_calls: Caller, made: Making, countdown: Agent
+) -> None:
+    first = str((one := await made.delivered()).task)
+    between = timezone.now().isoformat().replace("+00:00", "Z")
+    made.agent = countdown
+    second = str((await made.asking()).task)
+    for query, expected in {
+        "": [second, first],
+        "?state=completed": [first],
+        "?state=completed,input-required": [second, first],
+        "?agent=countdown": [second],
+        "?agent=nobody": [],
+        f"?session={one.context}": [first],
+        f"?since={between}": [second],
+        f"?parent={first}": [],
+        "?waiting=true": [second],
+    }.items():
+        assert await ids(ada_calls, query) == expected, query
+    for query in ("state=done", "session=1", "agent=%00", "since=yesterday", "limit=0", "owner=1"):
+        answer = await ada_calls.get(f"/tasks?{query}")
+        assert answer.status == 422
+        assert {field.partition("[")[0] for field in answer.fields} == {query.partition("=")[0]}
+
+
+async def test_child_tasks_are_listed_by_parent(ada_calls: Caller, ada: User, made: Making) -> None:
+    parent = await made.sent()
+    child = await db.run(lambda: accept.accept(ada.principal, made.agent, made.said(), parent=parent.task))
+    assert await ids(ada_calls) == [str(parent.task)]
+    assert await ids(ada_calls, f"?parent={parent.task}") == [str(child.task)]
+
+
+async def test_fork_shows_tasks_left_behind_as_canceled(ada_calls: Caller, ada: User, made: Making) -> None:
+    asked = await made.asking()
+    parent = await Context.objects.aget(pk=asked.context)
+    fork = await db.run(lambda: forking.fork(ada.principal, parent, parent.last_event, reason="fork"))
+    [shown] = (await ada_calls.get(f"/tasks?session={fork.pk}")).body["items"]
+    assert (shown["id"], shown["sessionId"], shown["state"]) == (str(asked.task), str(fork.pk), "canceled")
+    assert await ids(ada_calls, f"?session={fork.pk}&state=input-required") == []
+    assert await ids(ada_calls, f"?session={fork.pk}&state=canceled") == [str(asked.task)]
+    assert await ids(ada_calls, f"?session={parent.pk}&state=input-required") == [str(asked.task)]
+
+
+async def test_second_cancel_changes_nothing(ada_calls: Caller, made: Making) -> None:
+    receipt, done = await made.sent(), await made.delivered()
+    await db.run(begin, receipt.run)
+    first = (await ada_calls.post(f"/tasks/{receipt.task}/cancel")).body
+    assert first["state"] == "canceled"
+    assert (await Run.objects.aget(pk=receipt.run)).state == Run.State.CANCELED
+    events = await Event.objects.acount()
+    assert (await ada_calls.post(f"/tasks/{receipt.task}/cancel")).body == first
+    ended = await ada_calls.post(f"/tasks/{done.task}/cancel")
+    assert (ended.status, ended.code) == (409, "conflict")
+    assert await Event.objects.acount() == events
+
+
+async def test_answer_is_recorded_once_for_its_key(ada_calls: Caller, made: Making) -> None:
+    asked = await made.asking(NUMBER)
+    path, body = f"/tasks/{asked.task}/answer", {"data": {"number": 3}, "text": "Three."}
+    told = (await ada_calls.post(path, body, Idempotency_Key="once")).body
+    assert (told["task"]["state"], told["repeated"]) == ("working", False)
+    assert told["message"]["parts"] == [{"text": "Three."}, {"data": {"number": 3}}]
+    again = (await ada_calls.post(path, body, Idempotency_Key="once")).body
+    assert (again["repeated"], again["message"]) == (True, told["message"])
+    assert await Run.objects.filter(task=asked.task).acount() == 2
+    assert (await ada_calls.post(path, {"text": "Four."}, Idempotency_Key="once")).status == 422
+
+
+async def test_wrong_answers_are_refused_by_field(ada_calls: Caller, made: Making) -> None:
+    asked, done, works = await made.asking(NUMBER), await made.delivered(), await made.sent()
+    wrong: list[tuple[dict[str, object], str]] = [
+        ({"data": {"number": 0}}, "data.number"),
+        ({"data": {}}, "data.number"),
+        ({"data": 3}, "data"),
+        ({}, "text"),
+        ({"text": "  "}, "text"),
+        ({"answer": 3}, "answer"),
+        ({"parts": [{"raw": "%"}]}, "parts[0].raw"),
+    ]
+    for body, field in wrong:
+        answer = await ada_calls.post(f"/tasks/{asked.task}/answer", body)
+        assert (answer.status, answer.code, answer.fields) == (422, "invalid", [field]), body
+    for receipt in (done, works):
+        answer = await ada_calls.post(f"/tasks/{receipt.task}/answer", {"text": "Three."})
+        assert (answer.status, answer.code) == (409, "conflict")
+    assert (await Task.objects.aget(pk=asked.task)).state == "input-required"
+
+
+async def test_who_waits_hears_how_the_answer_was_taken(ada_calls: Caller, worker: None) -> None:
+    await db.run(register_hosted, "report", "examples.report.agent:Report")
+    begun = await ada_calls.post("/sessions", {"agent": "report", "message": {"text": "A report"}, "wait": True})
+    task = begun.body["task"]
+    assert (task["state"], task["question"]["name"]) == ("input-required", "file")
+    table = {"raw": base64.b64encode(b"city,people\nRome,3\n").decode(), "filename": "a.csv", "mediaType": "text/csv"}
+    answer = await ada_calls.post(f"/tasks/{task['id']}/answer", {"parts": [table], "wait": True})
+    told = answer.body
+    assert (answer.status, told["task"]["id"]) == (200, task["id"])
+    assert told["task"]["question"]["name"] == "format"
+    assert told["answer"]["index"] > told["message"]["index"]
+
+
+async def test_feedback_is_recorded_and_the_newest_counts(ada_calls: Caller, made: Making) -> None:
+    done = await made.delivered()
+    path = f"/tasks/{done.task}/feedback"
+    for wrong in ({"rating": 0}, {"rating": 6}, {"rating": "good"}, {"rating": 5, "text": "a" * 10_001}):
+        assert (await ada_calls.post(path, wrong)).status == 422, wrong
+    given = (await ada_calls.post(path, {"rating": 2})).body
+    assert given == {"taskId": str(done.task), "rating": 2, "text": ""}
+    await ada_calls.post(path, {"rating": 5, "text": " Better. "})
+    recorded = [event.payload async for event in Event.objects.filter(type="feedback").order_by("index")]
+    assert recorded == [{"rating": 2}, {"rating": 5, "feedback": "Better."}]

@@ -1,0 +1,506 @@
+"""A session's page: what people send from it, how it stands, its agents, its branches, and who shares it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from xml.etree import ElementTree
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from agentkit import Completed
+from apps.accounts.consumers import CHANGED, NOT_FOUND
+from apps.accounts.permissions import Role
+from apps.agents.models import Agent
+from apps.agents.options import offered_models
+from apps.conversations.forks.forking import fork
+from apps.conversations.pages import consumers
+from apps.conversations.pages.entries import agent_label, entries_of
+from apps.conversations.pages.reading import page_between
+from apps.conversations.pages.status import session_status
+from apps.conversations.pages.views import page_state
+from apps.conversations.queue.models import QueuedMessage
+from apps.conversations.sessions import commands, deletion
+from apps.conversations.sharing import presence
+from apps.conversations.uploads import resumable
+from apps.conversations.uploads.resumable import AppendableFile
+from apps.engine import accept
+from apps.engine.cancel import cancel_task
+from apps.installation import current
+from apps.installation.models import ModelConnection
+from apps.optional.archive.archiving import move_to_cold_storage
+from apps.record import ledger
+from apps.record.events import EventType
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Message, Task
+from parley import db
+from tests.agents.definitions import clerk
+from tests.archive.archiving import put_away
+from tests.clients import telling
+from tests.conversations.pages.test_inbox import ask
+from tests.conversations.pages.test_live_line import last_of, line
+from tests.emptying import rewrite
+from tests.members import member
+from tests.record.lineages import place_before
+from tests.working import begin, end
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def read(session) -> Context:
+    return Context.objects.select_related("agent", "owner").get(pk=session)
+
+
+def opened(browser, session, ending="") -> str:
+    return browser.get(f"/sessions/{session}{ending}").text
+
+
+class TestStatus:
+    def test_page_begins_as_its_session_stands(self, ada, ada_browser, report, finished, django_assert_num_queries):
+        asked, working = ask(ada, report), telling.begun(ada, report)
+        for receipt, words, hidden in [
+            (finished, "", [True, True]),
+            (asked, '<span class="word">Waiting for you</span>', [False, True]),
+            (working, '<span class="word">Working</span>', [False, False]),
+        ]:
+            page = opened(ada_browser, receipt.context)
+            assert words in page
+            assert [one in page for one in ('class="stop" hidden', 'Enter)" hidden')] == hidden, words
+        Task.objects.filter(pk=asked.task).update(state="auth-required", slot={"name": "key", "service": "the mail"})
+        assert session_status(read(asked.context)).is_closed
+        begun = read(working.context)
+        forked = read(fork(ada.principal, begun, begun.last_event, reason="fork").pk)
+        for session, queries, sign in ((begun, 1, "working"), (forked, 2, "")):  # it does not work at what it left
+            with django_assert_num_queries(queries):
+                assert session_status(session).sign == sign
+
+
+@pytest.fixture
+def talk(ada, echo, said):
+    return accept.accept(ada.principal, echo, said("first"))
+
+
+@pytest.fixture
+def say(ada_browser, talk):
+    def say(words, **fields):
+        form = {"message": str(uuid.uuid4()), "text": words, **fields}
+        return ada_browser.post(f"/sessions/{talk.context}/messages", form)
+
+    return say
+
+
+def test_listed_agents_and_the_own_are_offered(ada, ada_browser, talk, echo, countdown, say):
+    def offered() -> tuple[list[str], bool]:
+        page = opened(ada_browser, talk.context)
+        return re.findall('data-switch="(.*?)"', page), "@countdown" in page.split('id="switch-to"')[1]
+
+    assert offered()[1] is False
+    Agent.objects.update(name="Twin")
+    assert offered()[1] is True, "agents of one name show their slugs"
+    end(begin(talk.run), Completed("mine"))
+    Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
+    assert (say("more").status_code, offered()[0]) == (409, ["countdown"])
+    Agent.objects.update(listed=False, is_enabled=True)
+    assert ada_browser.get(f"/sessions/{talk.context}").context["agents"] == [echo]
+    commands.switch_agent(ada.principal, talk.context, countdown)
+    assert say("more").status_code == 201
+
+
+def test_every_answer_names_its_agent(ada, talk, echo, countdown, say):
+    held = begin(talk.run)
+    commands.switch_agent(ada.principal, talk.context, countdown)
+    end(held, Completed("mine"))
+    say("next")
+    end(begin(Run.objects.get(state="queued").pk), Completed("theirs"))
+    state = page_state(ada.principal, read(talk.context))
+    items = state["patch"]["put"]
+    assert [one["agent"]["slug"] for one in items if one.get("role") == "agent"] == ["echo", "countdown"]
+    [switched] = [one for one in items if one["kind"] == "switch"]
+    assert switched["agent"] == state["patch"]["agent"] == agent_label(countdown)
+    spoken = Event.objects.filter(type="agent_status", payload__agent=echo.pk).last()
+    spoken.payload.pop("agent")  # as an older log
+    rewrite(Event.objects.filter(pk=spoken.pk), payload=spoken.payload)
+    assert entries_of(read(talk.context), [spoken])[0]["agent"] == agent_label(echo)
+
+
+def test_leading_name_chooses_the_agent(ada_browser, talk, echo, countdown, say):
+    Agent.objects.filter(pk=countdown.pk).update(access="groups")
+    say("@countdown from 3")
+    assert Context.objects.get().agent == echo, "a name of an agent that is not for them is text"
+    Agent.objects.filter(pk=countdown.pk).update(access="authenticated")
+    for words in ("mail me@countdown", "say @countdown", "@countdowns", "@echo again"):
+        say(words)
+        assert Context.objects.get().agent == echo, words
+    assert say("@countdown from 3", task=str(talk.task)).status_code == 201
+    assert Context.objects.get().agent == countdown
+    assert Task.objects.order_by("-created_at").first().agent == countdown
+    form = {"message": str(uuid.uuid4()), "text": "@echo hello"}
+    ada_browser.post("/agents/countdown/messages", form)
+    assert Context.objects.get(title="@echo hello").agent == echo
+
+
+def test_chosen_model_is_kept_for_the_session(ada_browser, settings):
+    settings.LLM_MODEL, settings.LLM_MODELS = "usual", ["better", "quick"]
+    clerk()
+    form = {"message": str(uuid.uuid4()), "text": "hello", "model": "better"}
+    for _ in range(2):
+        assert ada_browser.post("/agents/clerk/messages", form).status_code == 201
+    context = Context.objects.get()
+    assert context.options == {"model": "better"}
+    commands.switch_agent(context.owner.principal, context.pk, context.agent, {"model": "quick"})
+    [changed] = [one for one in entries_of(context, list(Event.objects.all())) if one["type"] == "agent_switched"]
+    assert changed["isKept"], "the conversation goes on with the same agent"
+
+
+def test_connected_models_are_offered_by_name():
+    home = {"base_url": "https://a.example/v1", "model": "small"}
+    ModelConnection.objects.create(name="Home", slug="home", **home)
+    offers = [{"name": "large", "is_choice": True}, {"name": "hidden", "is_choice": False}]
+    ModelConnection.objects.create(name="Cloud", slug="cloud", offers=offers, **home)
+    current.forget()
+    offered = [(one.name, one.label) for one in offered_models(clerk())]
+    assert offered == [("small", "small"), ("large@cloud", "large (Cloud)")]
+
+
+class TestBranches:
+    @pytest.fixture
+    def talk(self, ada, echo):
+        receipt = telling.finished(ada, echo)
+        telling.begun(ada, echo, "and more", contextId=str(receipt.context))
+        return read(receipt.context)
+
+    @pytest.fixture
+    def branch(self, ada, echo, talk):
+        """A branch at the second message."""
+
+        def branch(words="something else", title="", reason="edit"):
+            child = fork(ada.principal, talk, place_before(talk, "and more"), reason=reason)
+            telling.begun(ada, echo, words, contextId=child.context_id)
+            if title:
+                commands.rename_session(ada.principal, child.pk, title)
+            return read(child.pk)
+
+        return branch
+
+    def picture(self, browser, context):
+        found = opened(browser, context.pk, "/tree").partition('<svg class="tree"')[2].partition("</svg>")[0]
+        return ElementTree.fromstring(f"<svg {found}</svg>".replace("&nbsp;", " "))
+
+    def test_page_knows_its_branch_points(self, talk, branch, ada_browser):
+        assert page_state(talk.owner.principal, talk)["branches"] == {}
+        child = branch()
+        [[index, here]] = page_state(talk.owner.principal, talk)["branches"].items()
+        assert talk.messages.get(index=int(index)).parts == [{"text": "and more"}]
+        opening = child.messages.get().index
+        ways = [f"/sessions/{talk.pk}#m-{index}", f"/sessions/{child.pk}#m-{opening}"]
+        assert here == {"place": 1, "ways": ways}
+        assert ada_browser.get(f"/sessions/{child.pk}/ways").json() == {str(opening): {"place": 2, "ways": ways}}
+        for task in Task.objects.filter(state="submitted"):
+            cancel_task(task)
+        for context in (child, talk):
+            move_to_cold_storage(put_away(context).pk)
+        assert ada_browser.get(f"/sessions/{talk.pk}/ways").json() == {index: here}
+
+    def test_picture_names_every_session(self, talk, branch, ada_browser, django_assert_num_queries):
+        children = [branch(title='</text><script>alert(1)</script><a xlink:href="javascript:alert(1)">'), branch()]
+        with django_assert_num_queries(13):
+            svg = self.picture(ada_browser, talk)
+        links = svg.findall(".//a")
+        assert [link.get("href") for link in links] == [f"/sessions/{one.pk}" for one in (talk, *children)]
+        assert [link.get("aria-current") for link in links] == ["page", None, None]
+        assert (len(svg.findall("path")), svg.findall(".//script")) == (2, [])
+
+    def test_deleted_session_is_a_gap_without_a_name(self, ada, branch, ada_browser):
+        middle = branch(title="Secret plans")
+        child = fork(ada.principal, middle, middle.last_event, reason="fork", title="What is left")
+        deletion.delete_session(ada.principal, middle.pk)
+        page = opened(ada_browser, child.pk, "/tree")
+        left = [words in page for words in ("Deleted session", "Secret plans", f'href="/sessions/{middle.pk}"')]
+        assert left == [True, False, False]
+
+    def test_menu_names_branches_and_what_continues_them(self, ada, talk, branch, ada_browser, bob_browser):
+        def menu(session, words, browser=ada_browser):
+            index = Message.objects.get(context=session, parts__0__text=words).index
+            return browser.get(f"/sessions/{session.pk}/branches?at={index}")
+
+        assert menu(talk, "Begin").status_code == 404
+        assert ada_browser.get(f"/sessions/{talk.pk}/branches?at=x").status_code == 404
+        edited, _, _ = branch("another way"), branch("and more", reason="retry"), branch("x", "The best one", "fork")
+        fork(ada.principal, edited, edited.last_event, reason="fork")
+        branches = menu(edited, "another way").context["branches"]
+        names = ["Original: and more", "Edited: another way", "Retry with Echo", "The best one"]
+        assert [one.name for one in branches] == names
+        assert [one.is_here for one in branches] == [False, True, False, False]
+        assert [one.continuing for one in branches] == [0, 1, 0, 0]
+        assert menu(edited, "another way", bob_browser).status_code == 404
+        assert bob_browser.get(f"/sessions/{talk.pk}/earlier?before=2").status_code == 404
+
+
+class TestSharedSessions:
+    @pytest.fixture
+    def talk(self, ada, finished):
+        return commands.share_session(ada.principal, finished.context, Context.Sharing.WORKSPACE)
+
+    @pytest.fixture
+    def colleague(self, ada, bob):
+        return member(bob, ada)
+
+    def test_members_see_who_wrote_what(self, talk, ada, bob, colleague, bob_browser, echo):
+        shown = bob_browser.get(f"/sessions/{talk.pk}")
+        assert (shown.context["is_own"], shown.context["may_write"]) == (False, True)
+        assert bob_browser.get("/sidebar").context["recent"].shared == [talk]
+        accept.accept(colleague, echo, telling.said("his", contextId=talk.name_for(colleague)))
+        for sharing in (Context.Sharing.WORKSPACE, Context.Sharing.PRIVATE):
+            talk = commands.share_session(ada.principal, talk.pk, sharing)
+            items = page_between(talk, 1, talk.last_event + 1, talk.last_event)["put"]
+            assert [one["by"]["name"] for one in items if one.get("role") == "user"] == ["Ada", "Bob"]
+
+    def test_message_to_anothers_task_is_an_own_task(self, talk, ada, bob, colleague, bob_browser, echo):
+        hers = accept.accept(ada.principal, echo, telling.said("more", contextId=talk.context_id))
+        said = {"text": "his", "task": str(hers.task)}
+        for more, status in (({}, 201), ({"asked": "1"}, 409)):
+            form = {**said, **more, "message": str(uuid.uuid4())}
+            assert bob_browser.post(f"/sessions/{talk.pk}/messages", form).status_code == status
+        assert Task.objects.filter(context=talk, owner=bob).count() == 1
+
+    async def test_people_see_who_else_is_here(self, talk, colleague, ada_browser, bob_browser, monkeypatch):
+        async def people(socket, wanted):
+            while not ("people" in (said := await socket.receive_json_from(timeout=5)) and wanted(said["people"])):
+                pass
+            return [one["name"] for one in said["people"]]
+
+        monkeypatch.setattr(presence, "RENEW_SECONDS", 0.05)
+        async with line(talk.pk, ada_browser, after=1000) as hers:
+            await hers.connect()
+            async with line(talk.pk, bob_browser, after=1000) as his:
+                await his.connect()
+                assert await people(hers, bool) == ["Bob"]
+                assert await people(his, bool) == ["Ada"]
+            assert await people(hers, lambda names: not names) == []
+
+    async def test_nobody_is_noted_in_a_private_session(self, finished, ada_browser, monkeypatch):
+        monkeypatch.setattr(presence, "RENEW_SECONDS", 0.01)
+        monkeypatch.setattr(consumers.SessionConsumer, "ALIVE_SECONDS", 0.1)
+        async with line(finished.context, ada_browser, after=1000) as hers:
+            await hers.connect()
+            await hers.receive_json_from(timeout=5)
+            assert await hers.receive_json_from(timeout=5) == {"alive": True}
+        assert not await db.run(presence.Presence.objects.exists)
+
+    @pytest.mark.parametrize("ends", [NOT_FOUND, CHANGED], ids=["private again", "another role"])
+    async def test_open_page_ends_with_its_right(self, talk, ada, bob, colleague, bob_browser, monkeypatch, ends):
+        monkeypatch.setattr(consumers.SessionConsumer, "RECHECK_SECONDS", 0.05)
+        async with line(talk.pk, bob_browser, after=talk.last_event) as his:
+            await his.connect()
+            await his.receive_json_from(timeout=5)  # it is open
+            if ends == CHANGED:
+                await db.run(member, bob, ada, Role.VIEWER)
+            else:
+                owner = await db.run(lambda: ada.principal)
+                await db.run(commands.share_session, owner, talk.pk, Context.Sharing.PRIVATE)
+            assert await last_of(his) == ends
+
+
+class TestTranscripts:
+    def test_transcript_has_all_that_was_said_and_made(self, ada, echo, ada_browser):
+        table = telling.text("a;b", "text/csv", filename="my_table.csv")
+        receipt = telling.begun(ada, echo, parts=[{"data": {"format": "PDF"}}, table, {"text": "*Look*"}])
+        with ledger.writing(receipt.context) as log:
+            telling.work(log, receipt)
+            telling.chunk(log, receipt, "story", telling.text("Once upon\n```\na"), last=False)
+            telling.chunk(log, receipt, "story", telling.text(" time"), append=True, last=False)
+            log.add(EventType.AGENT_CANCELLED, {"discarded": ["story"]}, task=receipt.task)
+            log.add(EventType.AGENT_STATUS, {"state": "canceled"}, task=receipt.task)
+        telling.finished(ada, echo, {"dot.png": telling.picture()}, contextId=str(receipt.context))
+        Context.objects.update(title="Données\n## Echo [x](y)")
+        answer = ada_browser.get(f"/sessions/{receipt.context}/as.md")
+        assert answer["Content-Type"] == "text/markdown; charset=utf-8"
+        assert answer["Content-Disposition"].startswith("attachment; filename*=utf-8''donn%C3%A9es")
+        assert answer.text.startswith("# Données \\#\\# Echo \\[x\\](y)\n\n## You · "), "no title passes for structure"
+        for words in (
+            '```json\n{\n  "format": "PDF"\n}\n```',
+            "- File: my\\_table.csv (text/csv, 3 B)",
+            "*Look*",
+            "- Unfinished: story (text/plain, 20 B)\n\n````\nOnce upon\n```\na time\n````\n",
+            "Done.\n\n- Made: dot.png (image/png, 70 B)\n",
+        ):
+            assert words in answer.text
+
+
+def test_rerun_leads_to_its_comparison(ada, ada_browser, finished, report):
+    address = f"/sessions/{finished.context}/rerun"
+    assert ada_browser.get(address).context["comparison"] is None
+    there = ada_browser.post(address, {"agent": "report", "key": "k"})["Location"]
+    [turn] = ada_browser.get(there).context["comparison"].turns
+    assert turn.after is None
+    assert ada_browser.get(there.replace("/rerun", "/comparison")).status_code == 200
+    empty = commands.create_session(ada.principal, report).context
+    assert ada_browser.post(f"/sessions/{empty.pk}/rerun", {"key": "k"}).status_code == 409
+
+
+def test_words_and_files_are_queued_once(ada_browser, ada, report, new_id):
+    address = f"/sessions/{telling.begun(ada, report).context}"
+    form = {"message": new_id(), "text": "<i>second</i>"}
+    for _ in range(2):
+        file = SimpleUploadedFile("a.csv", b"a,b\n", "text/csv")
+        assert ada_browser.post(f"{address}/queue", {**form, "files": file}).status_code == 201
+    row = QueuedMessage.objects.get()
+    assert row.message_id == form["message"]
+    assert [part.get("text") or part["filename"] for part in row.parts] == ["<i>second</i>", "a.csv"]
+    for shown in (address, f"{address}/queued"):
+        assert "&lt;i&gt;second&lt;/i&gt;" in ada_browser.get(shown).text
+    assert ada_browser.post(f"{address}/queue", {"message": new_id(), "text": " "}).status_code == 422
+
+
+def form(text="", **more):
+    return {"message": str(uuid.uuid4()), "text": text, **more}
+
+
+def upload(name, content=b"a,b\n1,2\n", media_type="application/octet-stream"):
+    return SimpleUploadedFile(name, content, media_type)
+
+
+def refusal(answer):
+    return answer.json()["error"]
+
+
+class TestANewSession:
+    def test_a_first_message_opens_it_once(self, ada_browser, ada, echo):
+        said = form("hello")
+        answer = ada_browser.post("/agents/echo/messages", said)
+        assert answer.status_code == 201
+        context = Context.objects.get()
+        assert answer.json()["session"] == f"/sessions/{context.pk}"
+        assert (context.owner, context.title) == (ada, "hello")
+        assert ada_browser.post("/agents/echo/messages", said).json() == answer.json()
+        assert Run.objects.count() == Task.objects.count() == 1
+
+
+class TestFiles:
+    def send(self, browser, *files, slug="echo", **more):
+        return browser.post(f"/agents/{slug}/messages", form(files=list(files), **more))
+
+    def test_uploaded_file_is_named_by_its_owner_alone(self, ada_browser, ada, echo, bob_browser):
+        upload = resumable.begin_upload(ada.principal, "notes.txt", 9, "text/plain")
+        file = AppendableFile(upload, 0)
+        file.write(b"all of it")
+        file.sync()
+        file.close()
+        for key in (str(upload.pk), str(uuid.uuid4()), "nonsense"):
+            answer = self.send(bob_browser, upload=key, text="mine")
+            assert (answer.status_code, "has expired" in refusal(answer)) == (422, True)
+        said = form(upload=str(upload.pk))
+        first, second = (ada_browser.post("/agents/echo/messages", said) for _ in range(2))
+        assert (first.status_code, second.json()) == (201, first.json())
+        [part] = Message.objects.get().parts
+        assert (part["filename"], part["stored"]["size"]) == ("notes.txt", 9)
+
+    def test_file_keeps_its_name_and_content(self, ada_browser, hello):
+        for name, content, media_type, filename, kept in [
+            ("depths.csv", b"a,b\n", "application/octet-stream", "depths.csv", "text/csv"),
+            ("empty.txt", b"", "", "empty.txt", "text/plain"),
+            ("../../etc/passwd", b"x", "", "passwd", ""),
+            ("C:\\secrets\\passwd", b"x", "", "passwd", ""),
+            ("main.go", b"x := 1", "", "main.go", "text/"),
+            ("app.ts", b"x := 1", "video/mp2t", "app.ts", "text/"),
+            ("a.sql", b"x := 1", "application/sql", "a.sql", "text/"),
+        ]:
+            modes = ["text/*"] if kept == "text/" else ["*/*"]  # code is text for an agent that takes any
+            Agent.objects.filter(pk=hello.pk).update(input_modes=modes)
+            other = upload("other.txt")  # an empty file goes with the others
+            assert self.send(ada_browser, upload(name, content, media_type), other, slug="hello").status_code == 201
+            part, _ = Message.objects.get(role="user").parts
+            assert (part["filename"], part.get("mediaType", "").startswith(kept)) == (filename, True)
+            assert base64.b64decode(part["raw"]) == content
+            Message.objects.all().delete()
+
+    def test_large_and_unfit_files_are_refused(self, ada_browser, echo, settings, hello):
+        settings.MAX_REQUEST_BYTES = 1024 * 1024
+        assert self.send(ada_browser, upload("big.bin", b"0" * (1024 * 1024))).status_code == 413
+        answer = self.send(ada_browser, upload("cat.png", telling.PNG), slug="hello")
+        assert answer.status_code == 422
+        assert refusal(answer) == "Hello takes text only. Remove “cat.png”, or choose an agent that takes it."
+
+
+class TestASession:
+    @pytest.fixture
+    def say(self, ada_browser):
+        return lambda receipt, **said: ada_browser.post(f"/sessions/{receipt.context}/messages", form(**said))
+
+    def test_message_after_a_finished_task_refers_once(self, say, finished, ada_browser):
+        for wrong in ({"text": "  "}, {"text": "hi", "message": "1"}):
+            said = form() | wrong
+            assert ada_browser.post(f"/sessions/{finished.context}/messages", said).status_code == 422
+        said = form("be\x00fore", task=str(finished.task))
+        answers = [ada_browser.post(f"/sessions/{finished.context}/messages", said) for _ in range(2)]
+        assert (answers[0].status_code, answers[0].json()) == (201, answers[1].json())
+        new = Task.objects.exclude(pk=finished.task).get()
+        assert (new.context_id, new.references) == (finished.context, [str(finished.task)])
+        assert Message.objects.order_by("-index").first().parts[0]["text"] == "before"
+
+    def test_closed_agent_takes_nothing_more(self, say, ada_browser, ada, echo):
+        receipt = telling.begun(ada, echo)
+        Agent.objects.filter(pk=echo.pk).update(access="groups")
+        assert say(receipt, text="and this").status_code == 409
+        assert Message.objects.count() == 1
+        assert "/agents/echo" not in ada_browser.get(f"/sessions/{receipt.context}").text
+        assert ada_browser.post("/agents/echo/messages", form("hello")).status_code == 404
+
+
+class TestAnswers:
+    @pytest.fixture
+    def answer(self, ada_browser, asked):
+        said = {"task": str(asked.task), "answers": "1"}
+        return lambda **given: ada_browser.post(f"/sessions/{asked.context}/messages", form() | said | given)
+
+    def test_chosen_value_is_the_answer_once(self, answer, asked):
+        for given in ({}, {"answer-format": "Word"}):
+            refused = answer(**given)
+            assert (refused.status_code, refusal(refused).partition(":")[0]) == (422, "Format"), given
+            assert Task.objects.get().state == "input-required", given
+        said = form(task=str(asked.task), answers="1")
+        first, again, other = [answer(**said | {"answer-format": one}) for one in ("PDF", "PDF", "HTML")]
+        assert (first.status_code, first.json()) == (again.status_code, again.json()) == (201, first.json())
+        assert other.status_code == 422
+        assert [one.parts for one in Message.objects.filter(task=asked.task, role="user")][1:] == [[{"data": "PDF"}]]
+        assert Task.objects.get().state == "working"
+
+    def test_wanted_file_comes_as_a_file(self, ada_browser, ada, report):
+        schema = {"type": "string", "format": "binary", "title": "CSV file"}
+        asked = telling.asked(ada, report, {"name": "file", "schema": schema})
+        address, said = f"/sessions/{asked.context}/messages", {"task": str(asked.task), "answers": "1"}
+        assert ada_browser.post(address, form(**said)).status_code == 422
+        ada_browser.post(address, form(**said, **{"answer-file": upload("t.csv")}))
+        newest = Message.objects.filter(task=asked.task, role="user").order_by("-index").first()
+        assert newest.parts[0]["filename"] == "t.csv"
+
+
+def test_failed_task_is_sent_again_anew(ada_browser, ada, echo):
+    failed = telling.failed(ada, echo)
+    said = {"message": str(uuid.uuid4()), "task": str(failed.task)}
+    for _ in range(2):
+        assert ada_browser.post(f"/sessions/{failed.context}/again", said).status_code == 201
+    new = Task.objects.exclude(pk=failed.task).get()
+    assert new.references == []
+    assert Message.objects.get(task=new).parts == Message.objects.get(task=failed.task, role="user").parts
+
+
+def test_tasks_of_others_get_no_message(bob_browser, bob, echo, finished):
+    own = telling.begun(bob, echo)
+    for ending in ("messages", "again"):
+        said = form("mine now", task=str(finished.task))
+        assert bob_browser.post(f"/sessions/{own.context}/{ending}", said).status_code == 404
+    assert Message.objects.filter(parts__0__text="mine now").count() == 0
+
+
+def test_token_is_of_whoever_is_signed_in(ada, echo):
+    strict = Client(enforce_csrf_checks=True)
+    assert strict.get("/token").json()["user"] == ""
+    strict.force_login(ada)
+    assert strict.get("/token").json()["user"] == str(ada.pk)
+    assert strict.post("/agents/echo/messages", form("hello")).status_code == 403
+    fresh = {"X-CSRFToken": strict.get("/token").json()["token"]}
+    assert strict.post("/agents/echo/messages", form("hello"), headers=fresh).status_code == 201

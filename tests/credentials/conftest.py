@@ -1,0 +1,1 @@
+from tests.engine.conftest import agent, agent_at, cast, published  # noqa: F401 fixtures

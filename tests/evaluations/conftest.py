@@ -1,0 +1,1 @@
+from tests.engine.conftest import agent, agent_at  # noqa: F401 fixtures

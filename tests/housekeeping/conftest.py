@@ -1,0 +1,1 @@
+from tests.operators.conftest import operator_with  # noqa: F401 a fixture

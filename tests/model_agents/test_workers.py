@@ -1,0 +1,293 @@
+"""A worker takes steps with tools until it has an answer."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from agentkit import (
+    AgentFailure,
+    Completed,
+    Failed,
+    HandlerError,
+    InputRequired,
+    Message,
+    Progress,
+    Stopped,
+    SyncTaskContext,
+    TaskContext,
+    Thought,
+    Token,
+    ToolCall,
+    ToolResult,
+    Usage,
+    handlers,
+    runner,
+    testing,
+    tool,
+)
+from agentkit.llm import AgentTool, LlmWorker
+from tests.model_agents.agents import handler_of
+from tests.model_agents.endpoint import Endpoint, calls, hangs, says
+
+
+async def weather(city: str, days: int = 1) -> dict[str, int]:
+    """The weather to come.
+
+    Args:
+        city: where
+        days: how far ahead
+    """
+    return {city: 20 + days}
+
+
+async def helped(*tools, text: str = "x", **more) -> testing.Run:
+    return await testing.run(handler_of(LlmWorker("Help.", list(tools))), text, **more)
+
+
+def results_of(run: testing.Run) -> list[ToolResult]:
+    return [one for one in run.emissions if isinstance(one, ToolResult)]
+
+
+def told_to(endpoint: Endpoint) -> list[str]:
+    return [str(content) for role, content in endpoint.said() if role == "tool"]
+
+
+async def test_text_is_streamed_as_it_comes(endpoint: Endpoint):
+    endpoint.replies = [says("It ", "is ", "20°.", thinking="Rome, then.")]
+    run = await helped()
+    assert run.outcome.message == "It is 20°."
+    thought, *tokens, usage = run.emissions
+    assert (thought, usage) == (Thought("Rome, then."), Usage("test-model", 1, 20, 5))
+    assert tokens == [Token("It "), Token("is "), Token("20°.")]
+
+
+async def test_tools_are_called_and_their_results_go_back(endpoint: Endpoint):
+    endpoint.replies = [calls(("weather", {"city": "Rome", "days": 3}), text="Let me see."), says("23° in Rome.")]
+    run = await helped(weather)
+    assert run.emissions == [
+        Token("Let me see."),
+        ToolCall("call-1-0", "weather", {"city": "Rome", "days": 3}),
+        ToolResult("call-1-0", "weather", {"Rome": 23}),
+        Token("\n\n23° in Rome."),
+        Usage("test-model", 2, 40, 10),
+    ]
+    assert run.outcome.message == run.text == "Let me see.\n\n23° in Rome."
+    assert endpoint.said()[-1] == ("tool", '{"Rome":23}')
+
+    async def unstreamed(task: TaskContext) -> str:
+        return await LlmWorker("Help.", [weather]).run(task, stream=False)
+
+    endpoint.replies = [calls(("weather", {"city": "Rome"}), text="Let me see."), says("21°")]
+    run = await testing.run(unstreamed, "x")
+    assert (run.text, run.outcome.message) == ("", "21°"), "without streaming, the last words are the answer"
+
+
+async def test_a_clients_instructions_follow_the_workers(endpoint: Endpoint):
+    endpoint.usual = says("ok")
+    wire = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    for instructions in ("Rhyme.", {"no": "text"}):
+        await LlmWorker("Help.").run(message=Message.from_wire({**wire, "metadata": {"instructions": instructions}}))
+    told, untold = (" ".join(text for role, text in endpoint.said(at) if role == "system") for at in (0, 1))
+    assert (told[:5], told[-6:], untold) == ("Help.", "Rhyme.", "Help.")
+
+
+async def test_tools_are_described_by_signature_and_docstring(endpoint: Endpoint):
+    @tool(name="loudly", description="Louder!")
+    def renamed(text: str, task: SyncTaskContext) -> str:
+        return text
+
+    endpoint.replies = [says("ok")]
+    await LlmWorker("Help.", [weather, renamed, AgentTool("poet", "Writes poems.")]).run(message="x")
+    found = {one["function"]["name"]: one["function"] for one in endpoint.requests[0]["tools"]}
+    city, days = (found["weather"]["parameters"]["properties"][name] for name in ("city", "days"))
+    assert (city["type"], city["description"]) == ("string", "where")
+    assert (days["default"], days["description"]) == (1, "how far ahead")
+    assert list(found["loudly"]["parameters"]["properties"]) == ["text"]
+    descriptions = [found[name]["description"] for name in ("weather", "loudly", "ask_poet")]
+    assert descriptions == ["The weather to come.", "Louder!", "Writes poems."]
+    assert len(AgentTool("a" * 63, "").name) == 64, "which every endpoint takes"
+
+    def silent(text: str) -> str:
+        return text
+
+    for unfit, told in ((lambda text: text, "A tool needs a name"), (silent, "The tool silent needs a docstring")):
+        with pytest.raises(HandlerError, match=told):
+            await LlmWorker("Help.", [unfit]).run(message="x")
+
+
+async def test_tools_run_in_parallel_with_the_task(endpoint: Endpoint):
+    both = threading.Barrier(2, timeout=20)
+
+    def shout(text: str, task: SyncTaskContext) -> str:
+        """Says it loudly."""
+        both.wait()
+        task.progress(f"in {threading.current_thread().name.partition('_')[0]}")
+        return text.upper()
+
+    async def whisper(task: TaskContext, text: str) -> str:
+        """Says it softly."""
+        await asyncio.to_thread(both.wait)
+        await task.progress("psst")
+        return text.lower()
+
+    endpoint.replies = [calls(("shout", {"text": "Hi"}), ("whisper", {"text": "Hi"})), says("done")]
+    run = await helped(shout, whisper)
+    assert {one.text for one in run.emissions if isinstance(one, Progress)} == {"in tool", "psst"}
+    assert set(told_to(endpoint)) == {"HI", "hi"}
+
+
+async def test_errors_and_long_results_go_back_cut(endpoint: Endpoint):
+    def explode() -> str:
+        """Explodes."""
+        raise RuntimeError("boom " * 1000)
+
+    def book() -> str:
+        """A whole book."""
+        return "word " * 100_000
+
+    async def leave() -> str:
+        """Exits."""
+        sys.exit(3)
+
+    endpoint.replies = [calls(("explode", {}), ("leave", {}), ("book", {})), says("That did not work.")]
+    run = await helped(explode, leave, book)
+    left, result = sorted(str(one.result) for one in results_of(run) if one.is_error)
+    assert "SystemExit" in left
+    assert result.startswith("RuntimeError: boom boom")
+    assert len(result) < 1100
+    assert isinstance(run.outcome, Completed)
+    _, told, cut = sorted(told_to(endpoint), key=len)
+    assert "RuntimeError: boom" in told
+    assert len(told) < 1300
+    assert cut.endswith("[the first 100000 of 500000 characters]")
+    assert len(cut) < 101_000
+
+
+async def test_wrong_arguments_and_unknown_tools_go_back(endpoint: Endpoint):
+    endpoint.replies = [
+        calls(("weather", {"city": "Rome", "days": "soon"})),
+        calls(("weather", "{nonsense")),
+        calls(("fly", {})),
+        says("I give up."),
+    ]
+    run = await helped(weather)
+    assert isinstance(run.outcome, Completed)
+    assert [word in told for word, told in zip(("days", "JSON", "fly"), told_to(endpoint), strict=True)] == [True] * 3
+    assert [one.is_error for one in results_of(run)] == [True] * 3
+
+
+@pytest.mark.parametrize("in_a_thread", [False, True])
+async def test_a_stop_ends_the_models_request(endpoint: Endpoint, in_a_thread):
+    def in_thread(task: SyncTaskContext) -> str:
+        return LlmWorker("Help.").sync(task)
+
+    endpoint.replies = [hangs("It ", *["is "] * 2000)]  # mostly unread
+    recorder = testing.Recorder()
+    task = testing.task_for(testing.user_message("x"), recorder)
+    handler = handlers.as_handler(in_thread if in_a_thread else handler_of(LlmWorker("Help.")))
+    driven = asyncio.create_task(runner.drive(handler, task))
+    await asyncio.wait_for(recorder.heard.wait(), 20)
+    driven.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await driven
+    assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
+    assert recorder.text.startswith("It")
+
+
+async def test_a_stop_in_a_tool_asks_no_more(endpoint: Endpoint):
+    async def stop(task: TaskContext) -> str:
+        """Stops the task."""
+        task.stop_signal.set()
+        return "stopped"
+
+    async def stopped(task: TaskContext) -> str:
+        """Is stopped."""
+        raise Stopped
+
+    for tool_, called in ((stop, [("stop", {})]), (stopped, [("stopped", {}), ("weather", {"city": "Rome"})])):
+        endpoint.replies, endpoint.requests[:] = [calls(*called), says("never")], []
+        task = testing.task_for(testing.user_message("x"), testing.Recorder())
+        with pytest.raises(Stopped):
+            await LlmWorker("Help.", [tool_, weather]).run(task)
+        assert len(endpoint.requests) == 1
+
+
+async def test_it_is_told_a_conversation_thread_or_message(endpoint: Endpoint):
+    def message(role: str, text: str) -> Message:
+        return Message.from_wire({"messageId": text, "role": f"ROLE_{role}", "parts": [{"text": text}]})
+
+    earlier = [message("USER", "one"), message("AGENT", "two")]
+    task = testing.task_for(testing.user_message("three"), testing.Recorder(), history=earlier)
+    worker = LlmWorker("Help.")
+    endpoint.usual = says("ok")
+    for given, said in (
+        ([task], ["one", "two", "three"]),
+        ([task, [*earlier, message("USER", "again")]], ["one", "two", "again"]),
+        ([task, None, "alone"], ["alone"]),
+        ([task, earlier, "then"], ["one", "two", "then"]),
+    ):
+        await worker.run(*given)
+        assert [content for _, content in endpoint.said()][1:] == said
+    with pytest.raises(HandlerError, match="ends with a message of the user"):
+        await worker.run(task, earlier)
+    with pytest.raises(HandlerError, match="Without a task"):
+        await worker.run()
+
+
+async def test_usage_is_told_on_failure_and_limit(endpoint: Endpoint):
+    weather_asked = calls(("weather", {"city": "Rome"}))
+    endpoint.replies = [weather_asked]
+    run = await helped(weather)
+    assert run.outcome.code == "model_refused"
+    assert run.emissions[-1] == Usage("test-model", 1, 20, 5)
+    endpoint.replies, endpoint.requests[:] = [weather_asked] * 5, []
+    run = await testing.run(handler_of(LlmWorker("Help.", [weather], max_steps=3)), "x")
+    assert run.outcome == Failed("The agent came to no answer within its limit of 3 steps.", "step_limit")
+    assert len(endpoint.requests) == 3
+    assert run.emissions[-1] == Usage("test-model", 3, 60, 15)
+
+
+async def test_an_agent_is_a_tool(endpoint: Endpoint):
+    def writer(text: str) -> str:
+        if text == "fail":
+            raise AgentFailure("No ink.")
+        return f"A poem about {text}."
+
+    endpoint.replies = [
+        calls(("ask_poem_writer", {"message": "rain"}), ("ask_poem_writer", {"message": "fail"})),
+        says("Here."),
+    ]
+    run = await helped(AgentTool("poem-writer", "Writes poems."), agents={"poem-writer": writer})
+    results = {one.is_error: one.result for one in results_of(run)}
+    assert results[False] == "A poem about rain."
+    assert "No ink." in results[True]
+
+
+async def test_an_answered_agents_call_goes_on(endpoint: Endpoint):
+    heard = []
+
+    async def painter(task: TaskContext) -> str | InputRequired:
+        heard.append(task.message.text)
+        return "It is blue." if len(heard) > 1 else InputRequired("Which colour?", slot="colour")
+
+    painting = {"agents": {"painter": painter}}
+    endpoint.replies = [calls(("ask_painter", {"message": "Paint the wall"})), says("Done: blue.")]
+    asked = await helped(AgentTool("painter", "Paints."), text="Paint!", **painting)
+    assert asked.outcome == InputRequired("Which colour?", slot="colour")
+    assert len(endpoint.requests) == 1
+    run = await helped(AgentTool("painter", "Paints."), text=asked.task.message, memory=asked.memory, **painting)
+    assert run.outcome.message == "Done: blue."
+    assert heard == ["Paint the wall"] * 2
+    assert endpoint.said(1)[1:] == [("user", "Paint!"), ("assistant", None), ("tool", "It is blue.")]
+    assert run.memory == {}
+
+
+async def test_calls_named_alike_are_told_apart(endpoint: Endpoint):
+    again = calls(("weather", {"city": "Rome"}), prefix="call")
+    endpoint.replies = [again, again, says("ok")]
+    run = await helped(weather)
+    called = [one.call_id for one in run.emissions if isinstance(one, ToolCall)]
+    assert called == [one.call_id for one in results_of(run)]
+    assert len(set(called)) == 2
