@@ -10,7 +10,13 @@ from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 
-from apps.conversations.sharing.downloads import LINK_HEADERS, SAFE_INLINE, file_response, safe_name, stream_response
+from apps.conversations.public_links.downloads import (
+    LINK_HEADERS,
+    SAFE_INLINE,
+    file_response,
+    safe_name,
+    stream_response,
+)
 from apps.doors.turns import File
 from apps.record.events import JSON
 from apps.record.lookup import restore_by_id

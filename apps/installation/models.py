@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User
+from apps.installation.model_providers import Provider
 from parley import outbound
 from parley.outbound import targets
 
@@ -19,29 +20,6 @@ JSON = dict[str, Any]
 
 KEY = re.compile(r"[\x21-\x7e]*\Z")  # it is sent in a header
 CONNECTION_SLUG = r"[a-z][a-z0-9-]*"  # digits first would look like a version in `model@20260101`
-
-
-class Provider(models.TextChoices):
-    OPENAI = "openai", "OpenAI"
-    ANTHROPIC = "anthropic", "Anthropic"
-    GOOGLE = "google", "Google"
-    OLLAMA = "ollama", "Ollama"
-    VLLM = "vllm", "vLLM"
-    OTHER = "other", "Another OpenAI-compatible endpoint"
-
-    @property
-    def base_url(self) -> str:
-        """Where its chat completions API usually is; "" for others."""
-        return BASE_URLS.get(self, "")
-
-
-BASE_URLS = {
-    Provider.OPENAI: "https://api.openai.com/v1",
-    Provider.ANTHROPIC: "https://api.anthropic.com/v1",
-    Provider.GOOGLE: "https://generativelanguage.googleapis.com/v1beta/openai",
-    Provider.OLLAMA: "http://127.0.0.1:11434/v1",
-    Provider.VLLM: "http://127.0.0.1:8000/v1",
-}
 
 
 def check_base_url(url: str) -> None:

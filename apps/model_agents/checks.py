@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apps.installation.current import Endpoint
-from apps.installation.models import Provider
+from apps.installation.model_providers import Provider
 from parley import outbound
 from parley.outbound import Answer, Exchange, Limits, targets
 

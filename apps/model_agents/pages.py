@@ -22,7 +22,8 @@ from apps.accounts.models import User
 from apps.accounts.pages.account import saved
 from apps.accounts.people.sign_in import needs_second_factor
 from apps.installation.current import Endpoint, endpoint_of
-from apps.installation.models import BASE_URLS, ModelConnection, Provider, check_base_url, check_key
+from apps.installation.model_providers import PRESETS, Provider
+from apps.installation.models import ModelConnection, check_base_url, check_key
 from apps.model_agents import checks
 from apps.model_agents.checks import Checked
 from apps.web import allowances
@@ -34,13 +35,7 @@ from parley.outbound import targets
 
 ADD, CHANGE = "installation.add_modelconnection", "installation.change_modelconnection"
 VIEW = "installation.view_modelconnection"
-NEEDS_KEY = {Provider.OPENAI, Provider.ANTHROPIC, Provider.GOOGLE}
-ARE_PRIVATE = {Provider.OLLAMA, Provider.VLLM}
-USUAL_MODELS = {
-    Provider.OPENAI: "gpt-5-mini",
-    Provider.ANTHROPIC: "claude-sonnet-4-5",
-    Provider.GOOGLE: "gemini-2.5-flash",
-}
+BASE_URLS = {preset.base_url for preset in PRESETS.values()}
 PRIVATE = "This address is in a private network. Tick “Allow calls to this private address”, and test again."
 HELLO = "Hello! What can you do?"
 
@@ -130,15 +125,19 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
         return str(self["provider"].value() or Provider.OPENAI)
 
     @property
+    def needs_key(self) -> bool:
+        return self.provider in Provider and Provider(self.provider).preset.needs_key
+
+    @property
     def asks_for_allowance(self) -> bool:
-        return "allow_private" in self.fields and self.provider not in NEEDS_KEY
+        return "allow_private" in self.fields and not self.needs_key
 
     def offer(self, models: list[str]) -> None:
         """Let one of these be chosen as the default model."""
         chosen = self["model"].value() or ""
         if not models:
             return
-        usual = USUAL_MODELS.get(Provider(self.provider), "")
+        usual = Provider(self.provider).preset.model
         self.initial["model"] = chosen or (usual if usual in models else models[0])
         if self.is_bound and not chosen:
             self.data = {**self.data.dict(), "model": self.initial["model"]}  # type: ignore[attr-defined]
@@ -148,8 +147,9 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_base_url(self) -> str:
         """The preset's address where there is none, or one of another preset."""
         typed = str(self.cleaned_data["base_url"]).strip().rstrip("/")
-        preset = BASE_URLS.get(self.cleaned_data.get("provider", ""), "")
-        if preset and (not typed or typed in BASE_URLS.values()):
+        chosen = self.cleaned_data.get("provider", "")
+        preset = Provider(chosen).preset.base_url if chosen else ""
+        if preset and (not typed or typed in BASE_URLS):
             typed = preset
         if not typed:
             raise ValidationError("Type the address, such as http://127.0.0.1:8000/v1.")
@@ -173,7 +173,7 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
             return
         if self.stored_key and urlsplit(self.stored_url)[:2] != urlsplit(base_url)[:2]:
             self.add_error("key", f"The stored key is for {self.stored_url}. Type the key for this address.")
-        elif cleaned.get("provider") in NEEDS_KEY and not self.stored_key:
+        elif self.needs_key and not self.stored_key:
             self.add_error("key", "This provider requires an API key. Make one in your account there.")
 
     def _check_address(self, base_url: str, *, is_allowed: bool) -> None:
@@ -311,10 +311,11 @@ def _unbound(request: HttpRequest, row: ModelConnection) -> ConnectionForm:
         provider = typed.get("provider") or request.GET.get("provider", "")
         provider = provider if provider in Provider.values else Provider.OPENAI
         known = typed.get("base_url", "").rstrip("/")
-        base_url = BASE_URLS.get(Provider(provider), "") if not known or known in BASE_URLS.values() else known
+        preset = Provider(provider).preset
+        base_url = preset.base_url if not known or known in BASE_URLS else known
         typed |= {"provider": provider, "base_url": base_url}
         is_own = base_url == known and "allow_private" in typed  # an allowance for a preset is for no other address
-        typed["allow_private"] = "on" if provider in ARE_PRIVATE or is_own else ""
+        typed["allow_private"] = "on" if preset.is_private or is_own else ""
     return ConnectionForm(request, instance=row, initial=typed)
 
 

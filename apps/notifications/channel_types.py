@@ -1,4 +1,7 @@
-"""Services that people are told by: each is a call of an address that a person gives. Apps add further ones."""
+"""Services that people are told by: each is a call of an address that a person gives.
+
+An app adds one in its `apps.py`, as `slack` is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read, and programs get: letters, browser notifications, Slack messages and webhook bodies.
+"""What people read, and programs get: letters, browser notifications and webhook bodies.
 
 Titles and texts are those of people and agents: data, escaped for each channel.
 """
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from email.policy import EmailPolicy
 from email.utils import formataddr, parseaddr
-from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +22,6 @@ from django.core.mail import EmailMultiAlternatives
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from apps.notifications.channel_types import ChannelType
 from apps.notifications.models import Channel, Kind
 from apps.record.content.parts import words_of
 from apps.record.events import JSON
@@ -158,20 +156,6 @@ def push_text(notice: Notice) -> bytes:
         "href": urlsplit(notice.url).path,
     }
     return json.dumps(about, ensure_ascii=False).encode()
-
-
-def slack_body(notice: Notice) -> bytes:
-    """https://docs.slack.dev/messaging/formatting-message-text#escaping"""
-    said = shortened(notice.text, 500)
-    lines = [f"*{slack_escaped(notice.headline)}*", slack_escaped(said), f"<{notice.url}|{notice.call}>"]
-    return json.dumps({"text": "\n".join(line for line in lines if line)}, ensure_ascii=False).encode()
-
-
-SLACK = ChannelType("slack", "Slack", slack_body, choice="Slack, or what takes Slack's webhooks")
-
-
-def slack_escaped(text: str) -> str:
-    return escape(text, quote=False)
 
 
 def webhook_body(notice: Notice) -> bytes:

@@ -1,4 +1,4 @@
-"""Columns shared by lists, pages and live panels."""
+"""Columns shared by lists, pages and live panels. Which a CSV has: `export_fields` of a list's own admin class."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.routing",
     "apps.conversations.search",
     "apps.conversations.sessions",
-    "apps.conversations.sharing",
+    "apps.conversations.public_links",
     "apps.conversations.uploads",
     "apps.remote",
     "apps.optional.federation",
@@ -408,6 +408,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+PASSWORD_RESET_TIMEOUT = 3 * 24 * 3600  # seconds, of a link to sign in; others: apps.accounts.people.links
 PASSWORD_HASHERS = [*global_settings.PASSWORD_HASHERS, "apps.accounts.oauth.RandomSecretHasher"]  # programs' secrets
 AUTHENTICATION_BACKENDS = ["apps.accounts.people.backend.Backend"]
 LOGIN_URL = "web:sign-in"

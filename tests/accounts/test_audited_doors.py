@@ -13,7 +13,7 @@ from apps.accounts.keys import make_key
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import READ
 from apps.accounts.refusals import PAIRS_OF_ADDRESS, Refusals
-from apps.conversations.sharing.models import Share
+from apps.conversations.public_links.models import Share
 from apps.installation.jobs import note_settings
 from apps.installation.models import NetworkAllowance
 from apps.optional.evaluations.models import Example

@@ -15,10 +15,10 @@ from apps.accounts.permissions import Role
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.conversations.forks import branches, editing
 from apps.conversations.forks.forking import fork
+from apps.conversations.public_links import shares
 from apps.conversations.queue import messages as queue
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions import commands, deletion
-from apps.conversations.sharing import shares
 from apps.engine import accept, cancel
 from apps.record import lineage, lookup, task_json
 from apps.record.content.composing import compose

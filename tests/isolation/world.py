@@ -34,10 +34,10 @@ from apps.agents.registration import register_hosted, register_model
 from apps.automation import incoming, schedules
 from apps.automation.models import IncomingWebhook, Schedule, ScheduledRun
 from apps.conversations.forks.forking import fork
+from apps.conversations.public_links import shares
 from apps.conversations.queue import messages as queue
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions import commands, deletion, marks
-from apps.conversations.sharing import shares
 from apps.conversations.uploads import resumable
 from apps.credentials.models import AuthType, Credential
 from apps.doors.links import link_to

@@ -19,7 +19,7 @@ from apps.accounts.models import User
 from apps.agents import signing
 from apps.agents.signing import Signer
 from apps.conversations.provenance.traversal import provenance_of
-from apps.conversations.sharing.transcripts import markdown_of
+from apps.conversations.public_links.transcripts import markdown_of
 from apps.optional.signing import remote as artifact_verification
 from apps.optional.signing.models import ForeignSignature, Verdict, Vouch
 from apps.optional.signing.remote import EXTENSION

@@ -141,7 +141,7 @@ async def test_no_line_has_a_message_or_a_secret(http, ada_key, lines, echo, mon
     for password in (f"{PASSWORD} {CANARY}", PASSWORD):
         form = {"username": "ada@example.org", "password": password}
         await http.post("/sign-in", data=form, headers={"Origin": "http://localhost"})
-    monkeypatch.setattr("apps.conversations.sharing.shares.Share.objects", Breaking())
+    monkeypatch.setattr("apps.conversations.public_links.shares.Share.objects", Breaking())
     monkeypatch.setattr("apps.a2a.operations.send", Breaking())
     assert (await http.get(f"/shared/{CANARY}?token={CANARY}")).status_code == 500
     assert (await http.post("/a2a/echo", json=body(CANARY), headers=known)).json()["error"]["code"] == -32603

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from apps.conversations.public_links import shares
 from apps.conversations.sessions import deletion
-from apps.conversations.sharing import shares
 from apps.limits.current import Exceeded
 from apps.optional.transfers import formats, importing, package
 from apps.optional.transfers.importing import import_file

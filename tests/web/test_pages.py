@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.conversations.sharing import shares
+from apps.conversations.public_links import shares
 from apps.engine.accept import Receipt
 from apps.record.models import Context
 from apps.web.service_worker import PRECACHED

@@ -173,8 +173,7 @@ class ProfileForm(PasswordForm):
             except IntegrityError:  # at the same moment
                 raise AddressTaken from None
             return "Saved."
-        text = f"Open this link to sign in with this address from now on.\n\n{links.address_link(person, address)}"
-        mail.send_later("Your new e-mail address for Parley", text, address)
+        mail.send_later("address", address, link=links.address_link(person, address))
         return f"Saved. Open the link that was sent to {address}: until then, you sign in with {person.email}."
 
 

@@ -20,9 +20,9 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.errors import Kind, Refusal
 from apps.accounts.models import User, Workspace
 from apps.agents.models import OF_MEMBERS, Agent
+from apps.conversations.public_links.models import Share
 from apps.conversations.sessions import holds
 from apps.conversations.sessions.deletion import publish_deleted_account
-from apps.conversations.sharing.models import Share
 from apps.conversations.uploads import resumable
 from apps.conversations.uploads.models import Upload
 from apps.remote.models import RemoteCredential

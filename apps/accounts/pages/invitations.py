@@ -17,7 +17,7 @@ from django.urls import path, reverse
 from apps.accounts.models import Invitation, User
 from apps.accounts.pages.account import PasswordInput
 from apps.accounts.pages.passwords import AddressForm
-from apps.accounts.people import invitations, mail
+from apps.accounts.people import invitations, links, mail
 from apps.web.settings.resources import SectionPages
 from apps.web.settings.sections import person_of, private_view, settings_page
 
@@ -51,7 +51,9 @@ def invite(request: HttpRequest) -> HttpResponse:
         except invitations.Refused as refused:
             form.add_error(None, str(refused))
     mine = invitations.INVITATIONS.visible_to(person.principal)[:MOST_SHOWN]
-    about = {"made": made, "link": link, "invitations": mine, "is_sent": bool(made and made.email and mail.can_send())}
+    is_sent = bool(made and made.email and mail.can_send())
+    days = links.INVITATION_LIFETIME.days
+    about = {"made": made, "link": link, "invitations": mine, "is_sent": is_sent, "days": days}
     return settings_page(request, "invitations", form, form=InviteForm() if made else form, **about)
 
 
@@ -114,8 +116,8 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     if not invitations.is_of_sign_up_domain(address):
         form.add_error("email", "Nobody can sign up with an address of this domain. Ask an operator for an invitation.")
         return render(request, "accounts/sign_up.html", {"form": form, "domains": settings.SIGN_UP_DOMAINS})
-    invitations.sign_up(address)
-    return render(request, "accounts/sign_up.html", {"sent_to": address})
+    hours = invitations.sign_up(address)
+    return render(request, "accounts/sign_up.html", {"sent_to": address, "hours": hours})
 
 
 pages = SectionPages(invitations.INVITATIONS, section="invitations")

@@ -47,9 +47,7 @@ def _send_link(address: str) -> None:
     if person is None:
         return
     audit.record(AuditAction.SIGN_IN_LINK_MADE, object=person, details={"by": "forgotten password"})
-    asked = "If you did not ask for it, you need not do anything."
-    text = f"Open this link to choose a new password. It works once. {asked}\n\n{links.sign_in_link(person)}"
-    mail.send_later("Your new password for Parley", text, person.email)
+    mail.send_later("password", person.email, link=links.sign_in_link(person))
 
 
 class Welcome(PasswordResetConfirmView):

@@ -24,8 +24,6 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, Resource
 from parley.db.sql import write_transaction
 
-LIFETIME = datetime.timedelta(days=7)
-SIGN_UP_LIFETIME = datetime.timedelta(hours=24)
 MOST_OPEN = 200  # invitations of one person
 
 accepted = Signal()
@@ -53,13 +51,14 @@ def invite(
     if Invitation.objects.visible_to(inviter.principal).open().count() >= MOST_OPEN:
         raise Refused(f"You have {MOST_OPEN} open invitations. Withdraw some first.")
     with write_transaction():
-        invitation, link = _make(LIFETIME, email=email, inviter=inviter, workspace=workspace, role=role)
+        invitation, link = _make(
+            links.INVITATION_LIFETIME, email=email, inviter=inviter, workspace=workspace, role=role
+        )
         details = {"workspace": str(workspace), "role": role} if workspace else {}
         audit.record(AuditAction.INVITED, actor=inviter, object=invitation, details=details)
     if email and mail.can_send():
-        where = f"the workspace {workspace} in Parley" if workspace else "Parley"
-        text = f"{inviter.short_name} invites you to {where}. Open this link within {LIFETIME.days} days:\n\n{link}"
-        mail.send_later("You are invited to Parley", text, email)
+        who = {"inviter": inviter.short_name, "workspace": workspace}
+        mail.send_later("invitation", email, link=link, days=links.INVITATION_LIFETIME.days, **who)
     return invitation, link
 
 
@@ -135,16 +134,19 @@ def is_of_sign_up_domain(address: str) -> bool:
     return bool({domain, "*"} & {one.lower() for one in settings.SIGN_UP_DOMAINS})
 
 
-def sign_up(address: str) -> None:
-    """Send a link to the address. Who has an account is told so there, and the caller learns nothing."""
-    if User.objects.filter(email__iexact=address).exists():
-        text = f"You have an account. Sign in, or choose a new password:\n\n{settings.PUBLIC_BASE_URL}/forgotten"
-    else:
+def sign_up(address: str) -> int:
+    """Send a link to the address. Returns for how many hours it works.
+
+    Who has an account is told so in the letter, and the caller learns nothing.
+    """
+    link = ""
+    if not User.objects.filter(email__iexact=address).exists():
         with write_transaction():
             Invitation.objects.open().filter(inviter=None, email=address).update(revoked_at=timezone.now())
-            _, link = _make(SIGN_UP_LIFETIME, email=address)
-        text = f"Open this link within a day to make your account:\n\n{link}"
-    mail.send_later("Your account in Parley", text, address)
+            _, link = _make(links.SIGN_UP_LIFETIME, email=address)
+    hours = links.SIGN_UP_LIFETIME // datetime.timedelta(hours=1)
+    mail.send_later("account", address, link=link, hours=hours)
+    return hours
 
 
 def _make(lifetime: datetime.timedelta, **fields: object) -> tuple[Invitation, str]:

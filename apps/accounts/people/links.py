@@ -1,6 +1,11 @@
-"""Links that are sent to people: to sign in, and to confirm an e-mail address."""
+"""Links that are sent to people, and how long they work: to sign in, and to confirm an e-mail address.
+
+`invitations` makes those that invite. A link to sign in works for PASSWORD_RESET_TIMEOUT.
+"""
 
 from __future__ import annotations
+
+import datetime
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -18,7 +23,9 @@ from apps.accounts.people import mail
 from parley.db.sql import write_transaction
 
 ADDRESS_SALT = "accounts.address"
-ADDRESS_SECONDS = 24 * 3600
+ADDRESS_LIFETIME = datetime.timedelta(hours=24)
+INVITATION_LIFETIME = datetime.timedelta(days=7)
+SIGN_UP_LIFETIME = datetime.timedelta(hours=24)
 
 
 def sign_in_link(person: User) -> str:
@@ -29,7 +36,7 @@ def sign_in_link(person: User) -> str:
 
 
 def address_link(person: User, address: str) -> str:
-    """Confirms that the person reads letters to the address. Works once, for ADDRESS_SECONDS."""
+    """Confirms that the person reads letters to the address. Works once, for ADDRESS_LIFETIME."""
     token = signing.dumps([person.pk, person.email, address], salt=ADDRESS_SALT)
     return f"{settings.PUBLIC_BASE_URL}{reverse('web:confirm-address', args=[token])}"
 
@@ -37,7 +44,7 @@ def address_link(person: User, address: str) -> str:
 def address_change(token: str) -> tuple[User, str] | None:
     """Whose address it changes, and into what; None for an old link, or if somebody has the address meanwhile."""
     try:
-        key, before, address = signing.loads(token, salt=ADDRESS_SALT, max_age=ADDRESS_SECONDS)
+        key, before, address = signing.loads(token, salt=ADDRESS_SALT, max_age=ADDRESS_LIFETIME)
     except signing.BadSignature:
         return None
     person = User.objects.filter(pk=key, email=before, is_active=True).first()

@@ -1,6 +1,6 @@
-"""Letters to people: in the background, so that no answer takes longer because an account exists.
+"""Sends letters to people, in the background: no answer takes longer because an account exists.
 
-What a letter says stands where it is sent: that of a forgotten password in `pages.passwords`.
+What they say is in `templates/accounts/letters`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import logging
 
 from django.conf import settings
 from django.core.mail import send_mail
+from django.template.loader import render_to_string
 
 from parley import db
 
@@ -20,16 +21,17 @@ def can_send() -> bool:
     return bool(settings.EMAIL_URL)
 
 
-def send_later(subject: str, text: str, address: str) -> None:
-    """Send a letter. Failures are logged."""
-    db.later(_send, subject, f"Hello,\n\n{text}\n", address)
+def send_later(letter: str, address: str, **context: object) -> None:
+    """Send a letter, whose template begins with its subject. Failures are logged."""
+    context["forgotten"] = f"{settings.PUBLIC_BASE_URL}/forgotten"
+    subject, _, text = render_to_string(f"accounts/letters/{letter}.txt", context).partition("\n\n")
+    db.later(_send, subject, text, address)
 
 
 def tell_of_change(address: str, sentence: str) -> None:
     """Tell a person that the way they sign in was changed, in case it was not they."""
     if can_send():
-        advice = f"If it was not you, choose a new password: {settings.PUBLIC_BASE_URL}/forgotten"
-        send_later("Your Parley account was changed", f"{sentence}\n\n{advice}", address)
+        send_later("changed", address, sentence=sentence)
 
 
 def _send(subject: str, text: str, address: str) -> None:

@@ -24,7 +24,7 @@ from apps.api.framework.views import Operations
 from apps.api.shapes import JSON, ArtifactShape, artifacts_json
 from apps.conversations.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind, NodeKind
 from apps.conversations.provenance.traversal import provenance_of
-from apps.conversations.sharing import downloads
+from apps.conversations.public_links import downloads
 from apps.record import lineage, unfinished
 from apps.record.content.parts import part_at, pieces_joined
 from apps.record.lineage import artifact_versions

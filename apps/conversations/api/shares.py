@@ -22,8 +22,8 @@ from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Shape, Struct
 from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON
-from apps.conversations.sharing import downloads, shares
-from apps.conversations.sharing.shares import Branch, Snapshot
+from apps.conversations.public_links import downloads, shares
+from apps.conversations.public_links.shares import Branch, Snapshot
 from apps.record.content import rendering
 from apps.record.content.parts import is_file, pieces_joined, words_of
 from apps.record.errors import InvalidFields, InvalidParams

@@ -27,8 +27,8 @@ from apps.conversations.pages.pictures import surroundings_in, with_embedded_pic
 from apps.conversations.pages.previews import pdf
 from apps.conversations.pages.previews.files import PICTURE_TYPES, File, Preview, encoding_of, preview_of, text_of
 from apps.conversations.pages.texts import Place, Places
-from apps.conversations.sharing import downloads
-from apps.conversations.sharing.downloads import stream_response
+from apps.conversations.public_links import downloads
+from apps.conversations.public_links.downloads import stream_response
 from apps.record import lineage, unfinished, wire
 from apps.record.content import blobs, parts
 from apps.record.events import JSON, EventType

@@ -23,7 +23,7 @@ from apps.conversations.pages import status
 from apps.conversations.pages.conversation import Conversation
 from apps.conversations.pages.entries import entries_of, person_label
 from apps.conversations.pages.reading import conversation_at
-from apps.conversations.sharing import presence
+from apps.conversations.public_links import presence
 from apps.record import feed, wire
 from apps.record.events import JSON, EventType
 from apps.record.lookup import find_session

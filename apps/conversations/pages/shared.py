@@ -1,4 +1,4 @@
-"""Shared sessions, for people with a link."""
+"""Sessions for people with a public link."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from apps.accounts import quotas
 from apps.accounts.errors import NotFound
 from apps.conversations.pages import messages
 from apps.conversations.pages.pictures import copy_of, is_picture_named, remote_pictures, signed_address
-from apps.conversations.sharing import downloads, shares
-from apps.conversations.sharing.shares import Branch, ShareNotFound, Snapshot
+from apps.conversations.public_links import downloads, shares
+from apps.conversations.public_links.shares import Branch, ShareNotFound, Snapshot
 from apps.record.content import parts
 from apps.record.content.rendering import Surroundings
 from apps.record.error_table import plain_response

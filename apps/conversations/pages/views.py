@@ -23,8 +23,8 @@ from apps.conversations.pages.entries import FORMAT, agent_label, entries_of
 from apps.conversations.pages.reading import conversation_at, page_between
 from apps.conversations.pages.sending import shown_queue
 from apps.conversations.pages.status import session_status
-from apps.conversations.sharing import downloads
-from apps.conversations.sharing.transcripts import markdown_of
+from apps.conversations.public_links import downloads
+from apps.conversations.public_links.transcripts import markdown_of
 from apps.record import lineage
 from apps.record.events import JSON
 from apps.record.models import Context, Message, Task

@@ -18,7 +18,8 @@ from kombu import Queue
 from kombu.exceptions import OperationalError
 
 from apps.installation import current
-from apps.installation.models import ModelConnection, Provider
+from apps.installation.model_providers import Provider
+from apps.installation.models import ModelConnection
 from apps.model_agents import checks
 from apps.notifications.models import Channel
 from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
@@ -128,7 +129,7 @@ def language_model(_: Patient) -> Finding:
     if not endpoint.is_usable:
         return ok("None is connected. Agents without code need one.")
     provider = ModelConnection.objects.filter(slug=endpoint.slug).values_list("provider", flat=True).first() or ""
-    asked = replace(endpoint, base_url=endpoint.base_url or Provider.OPENAI.base_url)
+    asked = replace(endpoint, base_url=endpoint.base_url or Provider.OPENAI.preset.base_url)
     found = asyncio.run(checks.check(asked, provider))
     if found.is_ok:
         return ok(found.sentence)

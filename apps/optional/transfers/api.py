@@ -26,8 +26,8 @@ from apps.api.framework.serializers import Body, Choice, Line, Query, Shape
 from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON, messages_json
 from apps.conversations.api.sessions import SessionSelection, usable_agent, whole_session
-from apps.conversations.sharing import downloads
-from apps.conversations.sharing.transcripts import markdown_of
+from apps.conversations.public_links import downloads
+from apps.conversations.public_links.transcripts import markdown_of
 from apps.conversations.uploads import resumable
 from apps.optional.transfers import exports
 from apps.optional.transfers.formats import (

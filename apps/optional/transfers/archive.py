@@ -23,9 +23,9 @@ from apps.accounts.audit_models import ActorKind, AuditEntry
 from apps.accounts.models import ApiKey, Membership, User
 from apps.agents.models import DRAFT_PREFIX, Agent, AgentVersion
 from apps.automation.models import Schedule
-from apps.conversations.sharing.downloads import UniqueNames, bundle_of_session, write_entry
-from apps.conversations.sharing.models import Share
-from apps.conversations.sharing.transcripts import markdown_of
+from apps.conversations.public_links.downloads import UniqueNames, bundle_of_session, write_entry
+from apps.conversations.public_links.models import Share
+from apps.conversations.public_links.transcripts import markdown_of
 from apps.credentials.models import Credential
 from apps.notifications.models import Channel, Notification, WebhookSigning
 from apps.payments.models import PaymentBudget

@@ -29,7 +29,7 @@ from apps.accounts.models import User, Workspace
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import SCOPES, Principal
 from apps.accounts.resources import Act, Resource
-from apps.conversations.sharing.downloads import resumable_response
+from apps.conversations.public_links.downloads import resumable_response
 from apps.optional.transfers.archive import sessions_of, write_archive
 from apps.optional.transfers.models import Export, ExportNotFound
 from apps.record.errors import Kind, Refusal, UnsupportedOperation

@@ -21,7 +21,7 @@ from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents import cards
 from apps.agents.options import options_extension
-from apps.conversations.sharing.downloads import MEDIA_TYPE
+from apps.conversations.public_links.downloads import MEDIA_TYPE
 from apps.engine import payments
 from apps.engine.accept import DEPENDS_ON
 from apps.engine.assignment import Assignment

@@ -14,8 +14,8 @@ from django.utils import timezone
 from agentkit import Artifact, Completed, Failed
 from apps.accounts import quotas
 from apps.conversations.forks.forking import fork
+from apps.conversations.public_links.models import Share
 from apps.conversations.sessions import deletion
-from apps.conversations.sharing.models import Share
 from apps.engine import accept
 from apps.record.models import Context
 from parley import db

@@ -28,8 +28,8 @@ from apps.conversations.pages.pictures import surroundings_in
 from apps.conversations.pages.previews import pdf
 from apps.conversations.pages.provenance import provenance_picture
 from apps.conversations.provenance.traversal import provenance_of
+from apps.conversations.public_links import downloads, shares
 from apps.conversations.sessions import deletion
-from apps.conversations.sharing import downloads, shares
 from apps.engine import accept
 from apps.engine.accept import Receipt
 from apps.record.content import blobs, rendering

@@ -22,9 +22,9 @@ from apps.conversations.pages.entries import agent_label, entries_of
 from apps.conversations.pages.reading import page_between
 from apps.conversations.pages.status import session_status
 from apps.conversations.pages.views import page_state
+from apps.conversations.public_links import presence
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions import commands, deletion
-from apps.conversations.sharing import presence
 from apps.conversations.uploads import resumable
 from apps.conversations.uploads.resumable import AppendableFile
 from apps.engine import accept

@@ -6,7 +6,7 @@ import datetime
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.conversations.sharing.models import Presence
+from apps.conversations.public_links.models import Presence
 from apps.record.models import Context
 from parley.db import sql
 

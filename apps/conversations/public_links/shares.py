@@ -16,7 +16,7 @@ from django.utils import timezone
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
-from apps.conversations.sharing.models import Presence, Share
+from apps.conversations.public_links.models import Presence, Share
 from apps.record import lineage, projection, unfinished
 from apps.record.content.parts import part_at, pieces_joined
 from apps.record.errors import ContextNotFound, InvalidParams

@@ -1,0 +1,7 @@
+from parley.registry import ParleyApp
+
+
+class PublicLinksConfig(ParleyApp):
+    label = "sharing"  # of its tables
+    verbose_name = "Public links"
+    before_erasure = ["shares.erase_shares"]
