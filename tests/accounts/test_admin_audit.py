@@ -51,15 +51,11 @@ def test_filters_and_search_find_entries_the_newest_first(admin_client, told, ad
     cases = [
         ({"group": "api_key"}, [second, first]),
         ({"actor": ada.email}, [third, first]),
-        ({"actor": "retention"}, [fourth]),
         ({"object": "the-71"}, [second, first]),
-        ({"object": "=HYPERLINK(1)"}, [third]),
         ({"actor_kind__exact": "system"}, [fourth]),
         ({"q": "HYPER"}, [third]),
         ({"object": "the-73", **of_today}, [fourth]),
         ({"at_to_0": "2020-01-01", "at_to_1": "00:00:00"}, []),
-        ({"at_from_0": "nonsense", "at_from_1": "x", "object": "the-73"}, [fourth]),
-        ({"address": "203.0.113.1"}, []),
     ]
     for filters, numbers in cases:
         with subtests.test(**filters):

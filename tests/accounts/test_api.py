@@ -6,49 +6,21 @@ import uuid
 import zipfile
 
 import pytest
-from pytest_django import DjangoAssertNumQueries
 
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey, User
-from apps.accounts.principals import READ, SCOPES, WRITE
+from apps.accounts.principals import READ, WRITE
 from apps.agents.models import Agent
-from apps.notifications.api import ChannelShape
-from apps.notifications.models import Channel, Notification
+from apps.notifications.models import Channel
 from apps.optional.transfers import exports
 from parley import db
-from tests.clients import telling
 from tests.clients.calling import JSON, Caller
-from tests.members import member, signed_in
+from tests.members import member
 from tests.work.hand import published_keys
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HOOK: JSON = {"type": "webhook", "name": "Mine", "url": "https://192.0.43.8/hook"}  # it is not called
-
-
-async def test_key_is_shown_once_used_and_revoked(ada_calls, echo):
-    wanted = {"name": "robot", "scopes": [READ], "agents": ["echo"]}
-    answer = await ada_calls.post("/keys", wanted)
-    assert answer.status == 201, answer.content
-    made = answer.body
-    assert (made["scopes"], made["agents"], bool(made["expiresAt"])) == ([READ], ["echo"], True)
-    robot = Caller(made["key"])
-    assert (await robot.get("/agents")).status == 200
-    listed = (await ada_calls.get("/keys")).body["items"]
-    assert {one["name"] for one in listed} == {"robot", "test"}
-    assert "key" not in listed[0]
-    assert made["key"].split("_", 2)[2] not in str(listed)
-    assert (await ada_calls.delete(f"/keys/{made['id']}")).status == 204
-    assert (await robot.get("/agents")).status == 401
-    assert (await ada_calls.get(f"/keys/{made['id']}")).body["revokedAt"]
-
-
-async def test_rotated_key_takes_the_new_secret(ada_calls):
-    made = (await ada_calls.post("/keys", {"name": "robot", "scopes": [*SCOPES], "expiresInDays": None})).body
-    rotated = (await ada_calls.post(f"/keys/{made['id']}/rotate", {"graceSeconds": 0})).body
-    assert (rotated["id"], rotated["expiresAt"]) == (made["id"], None)
-    assert (await Caller(made["key"]).get("/agents")).status == 401
-    assert (await Caller(rotated["key"]).get("/agents")).status == 200
 
 
 async def test_browser_gets_no_secret_of_a_key(ada_browses):
@@ -146,33 +118,8 @@ async def test_channel_shows_its_secrets_once_and_keeps_choices(ada_calls: Calle
         assert (await ada_calls.post(path)).body["secret"].startswith("whsec_")
 
 
-async def test_sent_notifications_are_listed(ada: User, ada_calls: Caller, echo: Agent) -> None:
-    await ada_calls.post("/notifications/channels", HOOK)
-    failed = await db.run(lambda: telling.failed(signed_in(ada), echo))
-    await db.run(lambda: Notification.objects.update(state="failed", reason="It is away."))
-    [row] = (await ada_calls.get("/notifications/deliveries")).body["items"]
-    assert (row["kind"], row["state"], row["reason"]) == ("failed", "failed", "It is away.")
-    assert row["sessionId"] == str(failed.context)
-
-
-def test_channels_read_their_agents_at_once(
-    ada: User, echo: Agent, django_assert_num_queries: DjangoAssertNumQueries
-) -> None:
-    channels = [Channel(agents={str(echo.pk): []}) for _ in range(3)]
-    caller = {"caller": ada.principal}
-    with django_assert_num_queries(1):
-        shown = ChannelShape(channels, many=True, context=caller).data
-    assert [one["agents"] for one in shown] == [[{"agent": "echo", "kinds": []}]] * 3
-
-
 async def test_limited_key_makes_no_channel(transactional_db: None, ada: User, echo: Agent) -> None:
     for limits in ({"scopes": [WRITE]}, {"agents": ["echo"]}):
         key = (await db.run(lambda limits=limits: ApiKey.issue(ada, "k", **limits)))[1]
         assert (await Caller(key).post("/notifications/channels", HOOK)).code == "forbidden"
     assert not await Channel.objects.aexists()
-
-
-async def test_wrong_keys_of_a_browser_are_refused(ada_calls: Caller) -> None:
-    push = {"type": "push", "url": HOOK["url"], "keys": {"p256dh": "AA", "auth": "AA"}}
-    refused = await ada_calls.post("/notifications/channels", push)
-    assert (refused.status, refused.fields) == (422, ["keys"])

@@ -20,8 +20,6 @@ from parley.asgi import application
 from tests.a2a.calling import message
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-DOORS = ["/a2a/echo", "/a2a/echo/message:send", "/mcp", "/v1/chat/completions", "/agui/echo", "/api/v1/sessions"]
 MORE = "x" * settings.ANONYMOUS_REQUEST_BYTES
 
 
@@ -37,14 +35,6 @@ async def answered(path: str, *sent: dict[str, Any], **headers: str) -> tuple[in
     body = (await asked.receive_output(10))["body"]
     asked.stop()
     return start["status"], body
-
-
-@pytest.mark.parametrize("path", DOORS)
-async def test_strangers_are_refused_before_their_body_comes(echo, path):
-    wrong = "Bearer parley_000000000000_" + "x" * 49
-    for headers in ({}, {"authorization": wrong}):
-        status, _ = await answered(path, content_length="20000000", **headers)
-        assert status in (401, 404)
 
 
 async def test_without_a_key_a_body_is_small(ada, echo):

@@ -13,7 +13,6 @@ from allauth.idp.oidc.models import Token
 from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test import Client, RequestFactory
-from django.urls import reverse
 from django.utils import timezone
 
 from apps.a2a.authentication import authenticate
@@ -367,16 +366,3 @@ def test_who_allowed_a_program_ends_it(program, bob_browses, bob):
     assert not Token.objects.filter(user=bob).exists()
     actions = AuditEntry.objects.filter(group="program").order_by("pk").values_list("action", "object_key")
     assert list(actions) == [(AuditAction.PROGRAM_ALLOWED, "program"), (AuditAction.PROGRAM_ENDED, "program")]
-
-
-def test_operators_register_programs_with_known_scopes(admin_client, ada):
-    page = reverse("admin:allauth_idp_oidc_client_add")
-    values = {"name": "Robot", "owner": ada.pk, "type": "confidential", "grant_types": "client_credentials"}
-    values |= {"redirect_uris": BACK, "scopes": "tasks:read\nagent:echo"}
-    assert "scopes" in admin_client.post(page, values | {"scopes": "root"}).context["adminform"].form.errors
-    shown = admin_client.post(page, values)
-    made = Program.objects.get()
-    assert (made.get_scopes(), made.owner) == (["tasks:read", "agent:echo"], ada)
-    assert (made.check_secret(shown.context["secret"]), "no-store" in shown["Cache-Control"]) == (True, True)
-    for name, args in (("changelist", []), ("change", [made.pk])):
-        assert admin_client.get(reverse(f"admin:allauth_idp_oidc_client_{name}", args=args)).status_code == 200

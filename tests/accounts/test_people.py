@@ -4,10 +4,8 @@ import pytest
 from django.contrib.auth import authenticate
 from django.db import IntegrityError, transaction
 
-from apps.accounts.authentication import BadCredentials, api_key_principal
-from apps.accounts.models import ApiKey, Membership, User, Workspace
+from apps.accounts.models import Membership, User, Workspace
 from apps.accounts.permissions import PERMISSIONS, Permission, Role
-from apps.accounts.principals import ANONYMOUS
 
 pytestmark = pytest.mark.django_db
 
@@ -32,15 +30,6 @@ def test_addresses_are_lower_case_and_one_persons(ada):
         with pytest.raises(ValueError, match="is not an e-mail address"):
             User.objects.create_user(address)
     assert (User.objects.count(), Workspace.objects.count()) == (people, workspaces)
-
-
-def test_everybody_owns_their_personal_workspace(ada):
-    caller = ada.principal
-    assert (caller.workspace_id, caller.role) == (ada.personal_workspace.pk, Role.OWNER)
-    assert all(caller.can(permission) for permission in Permission)
-    assert (caller.is_known, caller.may("anything"), caller.sender) == (True, True, f"user:{ada.pk}")
-    assert (ANONYMOUS.is_known, ANONYMOUS.sender) == (False, "")
-    assert not any(ANONYMOUS.can(permission) for permission in Permission)
 
 
 def test_each_role_permits_more_than_the_one_before():
@@ -68,13 +57,3 @@ def test_the_role_is_that_in_the_current_workspace(bob, team):
     assert (caller.workspace_id, caller.can(Permission.READ), caller.can(Permission.SEND)) == (team.pk, True, False)
     Membership.objects.filter(user=bob, workspace=team).delete()
     assert fresh(bob).principal.workspace_id == bob.personal_workspace.pk
-
-
-def test_a_key_ends_with_the_membership(ada, team, django_assert_num_queries):
-    _, text = ApiKey.issue(ada, "ci", workspace_id=team.pk)
-    with django_assert_num_queries(1):
-        caller = api_key_principal(f"Bearer {text}")
-    assert (caller.workspace_id, caller.role) == (team.pk, Role.OWNER)
-    Membership.objects.filter(user=ada, workspace=team).delete()
-    with pytest.raises(BadCredentials):
-        api_key_principal(f"Bearer {text}")

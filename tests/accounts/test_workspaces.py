@@ -30,12 +30,6 @@ def roles(workspace: Workspace) -> dict[str, str]:
     return dict(workspace.memberships.values_list("user__email", "role"))
 
 
-def test_maker_owns_a_workspace_and_adds_members(ada, bob, team):
-    assert roles(team) == {ada.email: "owner", bob.email: "member"}
-    actions = AuditEntry.objects.filter(workspace=team.pk).order_by("number").values_list("action", flat=True)
-    assert list(actions) == ["workspace.created", "workspace.member_added"]
-
-
 @pytest.mark.parametrize("role", Role)
 def test_roles_limit_who_changes_a_workspace(ada, bob, team, role):
     workspaces.change_role(ada.principal, team.pk, bob.pk, role)
@@ -100,15 +94,6 @@ def test_removed_member_loses_sessions_and_keys(ada, bob, team, echo):
     assert not Context.objects.visible_to(now).exists()
     with pytest.raises(NotFound):
         workspaces.choose_workspace(now, team.pk)
-
-
-def test_people_see_sessions_of_their_chosen_workspace(bob, team, echo):
-    at_home = commands.create_session(bob.principal, echo, title="Mine").context
-    shared_id = commands.create_session(here(bob, team), echo, title="Ours", context_id="same").context
-    again = commands.create_session(bob.principal, echo, title="Mine, too", context_id="same").context
-    assert set(Context.objects.visible_to(bob.principal)) == {at_home, again}
-    workspaces.choose_workspace(bob.principal, team.pk)
-    assert list(Context.objects.visible_to(User.objects.get(pk=bob.pk).principal)) == [shared_id]
 
 
 def test_a_deleted_workspace_ends_with_what_it_holds(ada, bob, team, echo):

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.agents import cards, versions
+from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import register_hosted, register_model, revert
 from tests.agents.definitions import clerk, definition
@@ -79,15 +79,6 @@ def test_going_back_makes_a_new_version(ada):
     ]
 
 
-def test_no_agent_goes_back_to_what_cannot_work():
-    first = clerk("asker", agents=[clerk("helper").slug]).current_version
-    agent = clerk("asker")
-    Agent.objects.get(slug="helper").delete()
-    with pytest.raises(ValidationError, match="There is no agent helper"):
-        revert(first, None)
-    assert numbers(agent) == [1, 2]
-
-
 @pytest.mark.services("two transactions wait for each other")
 @pytest.mark.django_db(transaction=True)
 def test_two_changes_at_once_make_two_versions():
@@ -103,10 +94,3 @@ def test_two_changes_at_once_make_two_versions():
         assert sorted(threads.map(change, ["left", "right"])) == [2, 3]
     agent.refresh_from_db()
     assert agent.current_version.number == 3
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_version_is_looked_up_once(django_assert_num_queries):
-    key = clerk().current_version_id
-    with django_assert_num_queries(1):
-        assert versions.version_at(key) is versions.version_at(key)
