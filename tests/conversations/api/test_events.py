@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from asgiref.testing import ApplicationCommunicator
 
-from apps.accounts import quotas
+from apps.accounts import quotas, revocation
 from apps.accounts.models import ApiKey
 from apps.conversations.sessions import deletion
 from apps.record import sync, wire
@@ -125,7 +125,6 @@ async def test_wrong_stream_is_refused_before_it_begins(ada_calls, bob_calls, ad
         (ada_calls, "since=nonsense", 422, "invalid"),
         (ada_calls, "since=1", 422, "invalid"),
         (ada_calls, f"session_ids={session}&since=2", 422, "invalid"),
-        (ada_calls, "session_ids=nonsense", 422, "invalid"),
         (ada_calls, "types=nonsense", 422, "invalid"),
         (ada_calls, "colour=red", 422, "invalid"),
     ):
@@ -194,7 +193,8 @@ async def test_streams_of_one_key_are_checked_together(monkeypatch):
 
 
 @pytest.mark.parametrize("who", ["a key that is revoked", "a browser whose password is another"])
-async def test_revoked_caller_hears_nothing_after_five_seconds(ada_calls, ada_browses, ada, who):
+async def test_revoked_caller_hears_nothing_after_five_seconds(ada_calls, ada_browses, ada, who, monkeypatch):
+    monkeypatch.setattr(revocation, "POLL_SECONDS", 0.05)
     async with line(ada_calls if "key" in who else ada_browses) as stream:
         assert await stream.more()
         await db.run(ApiKey.objects.all().delete)

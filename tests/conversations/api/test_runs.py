@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentkit import Artifact, Completed, Failed
+from agentkit import Completed, Failed
 from apps.engine.output import AGENT_ERROR_MESSAGE
 from parley import db
 from tests.clients.calling import Caller
@@ -38,22 +38,3 @@ async def test_failed_run_hides_what_is_for_operators(ada_calls: Caller, made: M
     assert answer.body["error"] == {"code": "error", "message": AGENT_ERROR_MESSAGE}
     assert b"secret" not in answer.content
     assert (await ada_calls.get("/runs/none")).code == "not_found"
-
-
-async def test_provenance_is_a_graph_of_prov(ada_calls: Caller, made: Making) -> None:
-    given = {"text": "a,b\n1,2\n", "filename": "data.csv", "mediaType": "text/csv"}
-    first = await made.delivered(parts=[{"text": "Look"}, given])
-    two = Artifact([{"text": "two"}], name="Two", artifact_id="a/b c")
-    second = await made.delivered(two, referenceTaskIds=[str(first.task)])
-    found = (await ada_calls.get(f"/artifacts/{second.task}/a/b c/provenance")).body
-    assert found["artifact"] == found["nodes"][0]["id"] == f"artifact:{second.task}/a/b c"
-    assert (found["nodes"][0]["name"], found["nodes"][0]["prov"], found["truncated"]) == ("Two", "entity", False)
-    [file] = [node for node in found["nodes"] if node["kind"] == "file"]
-    assert (file["name"], file["details"]["mediaType"], file["details"]["size"]) == ("data.csv", "text/csv", 8)
-    assert {(one["from"], one["kind"], one["relation"], one["to"]) for one in found["edges"]} >= {
-        (found["artifact"], "delivered_by", "wasGeneratedBy", f"task:{second.task}"),
-        (f"task:{second.task}", "refers_to", "wasInformedBy", f"task:{first.task}"),
-        (f"task:{second.task}", "refers_to", "used", f"artifact:{first.task}/one"),
-        (f"task:{first.task}", "given", "used", file["id"]),
-    }
-    assert (await ada_calls.get(f"/artifacts/{second.task}/other/provenance")).code == "not_found"

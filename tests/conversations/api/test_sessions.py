@@ -13,7 +13,6 @@ from apps.record.models import Context, Event
 from apps.routing.router import register_house_agents
 from parley import db
 from tests.clients.calling import Caller
-from tests.conversations.api.test_events import line
 from tests.members import member
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,12 +47,8 @@ async def test_session_has_the_default_agent(ada_calls):
 
 WRONG = [
     ({"agent": "nobody"}, "agent"),
-    ({"agent": ""}, "agent"),
-    ({"title": "a" * 201}, "title"),
-    ({"title": None}, "title"),
     ({"title": "a\tb"}, "title"),
     ({"contextId": "a" * 201}, "contextId"),
-    ({"options": []}, "options"),
     ({"options": {"colour": "\x00"}}, "options"),
     ({"message": {}}, "text"),
     ({"message": {"parts": []}}, "message.parts"),
@@ -88,7 +83,7 @@ async def test_the_same_key_begins_one_session(ada_calls, bob_calls, works):
     assert (other.status, other.fields) == (422, ["Idempotency-Key"])
     bobs = await bob_calls.post("/sessions", {"agent": "works", "title": "A"}, Idempotency_Key="one")
     assert bobs.body["session"]["id"] != first.body["session"]["id"]
-    for key in ("", "ä", "a" * 201, "a\tb"):
+    for key in ("", "ä", "a" * 201):
         assert (await ada_calls.post("/sessions", {"agent": "works"}, Idempotency_Key=key)).status == 422
 
 
@@ -102,29 +97,12 @@ async def test_sessions_are_listed_newest_first(ada_calls, bob_calls, works):
     assert (seen, cursor) == (sessions[::-1], "")
 
 
-async def test_cursor_is_of_its_caller_and_list(ada_calls, bob_calls, works):
-    for _ in range(2):
-        await begun(ada_calls)
-        await begun(bob_calls)
-    cursor = (await ada_calls.get("/sessions?limit=1")).body["nextCursor"]
-    assert (await ada_calls.get(f"/sessions?limit=1&cursor={cursor}")).status == 200
-    for caller, query in (
-        (bob_calls, f"cursor={cursor}"),
-        (ada_calls, f"cursor={cursor}&agent=works"),
-        (ada_calls, f"cursor={cursor}&archived=all"),
-        (ada_calls, f"cursor={cursor}x"),
-        (ada_calls, "cursor=made-up"),
-    ):
-        refused = await caller.get(f"/sessions?limit=1&{query}")
-        assert (refused.status, refused.code, refused.fields) == (422, "invalid", ["cursor"])
-
-
 async def test_lists_are_narrowed_down(ada_calls, works, talks):
     here = await begun(ada_calls)
     there = await begun(ada_calls, agent="talks")
     assert (await ada_calls.get("/sessions?agent=talks")).body["items"] == [there]
     assert (await ada_calls.get(f"/sessions?parent={here['id']}")).body["items"] == []
-    for query, field in (("limit=0", "limit"), ("limit=101", "limit"), ("archived=maybe", "archived"), ("x=1", "x")):
+    for query, field in (("limit=101", "limit"), ("archived=maybe", "archived"), ("x=1", "x"), ("cursor=x", "cursor")):
         refused = await ada_calls.get(f"/sessions?{query}")
         assert (refused.status, refused.fields) == (422, [field])
 
@@ -136,12 +114,7 @@ async def test_session_gets_another_title_and_agent(ada_calls, works, talks):
     assert changed.body["revision"] == 3
     same = await ada_calls.patch(f"/sessions/{session['id']}", {"title": "New", "agent": "talks"})
     assert same.body == changed.body
-    for body, field in (
-        ({"title": ""}, "title"),
-        ({"title": "  "}, "title"),
-        ({"agent": "nobody"}, "agent"),
-        ({"id": NOWHERE}, "id"),
-    ):
+    for body, field in (({"title": "  "}, "title"), ({"agent": "nobody"}, "agent"), ({"id": NOWHERE}, "id")):
         refused = await ada_calls.patch(f"/sessions/{session['id']}", body)
         assert (refused.status, refused.fields) == (422, [field])
     assert not await _differences(session)
@@ -194,31 +167,21 @@ async def marked(ada_calls, works):
     return (await ada_calls.post("/sessions", {"agent": "works", "title": "Plans"})).body["session"]["id"]
 
 
-async def test_a_session_is_pinned_and_unpinned(ada_calls, marked):
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": True})).body == {"pinned": True, "seen": 0}
+async def test_a_session_is_pinned_and_seen_only_grows(ada_calls, marked):
+    async def mark(**values):
+        return (await ada_calls.put(f"/sessions/{marked}/mark", values)).body
+
+    assert await mark(pinned=True) == {"pinned": True, "seen": 0}
     since = (await SessionMark.objects.aget()).pinned_at
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": True})).body["pinned"]
+    await mark(pinned=True)
     assert (await SessionMark.objects.aget()).pinned_at == since
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": False})).body == {"pinned": False, "seen": 0}
-
-
-async def test_seen_only_grows_up_to_the_newest(ada_calls, marked):
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"seen": 1})).body["seen"] == 1
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"seen": 0})).body["seen"] == 1
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"seen": 2**63 - 1})).body["seen"] == 1
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {})).body == {"pinned": False, "seen": 1}
+    assert [(await mark(seen=seen))["seen"] for seen in (1, 0, 2**63 - 1)] == [1, 1, 1], "up to the newest event"
+    assert await mark(pinned=False) == {"pinned": False, "seen": 1}
     assert await Event.objects.acount() == 1, "a mark is no event"
 
 
 async def test_wrong_marks_are_refused_by_field(ada_calls, marked):
-    for body, named in [
-        ({"pinned": "yes"}, "pinned"),
-        ({"pinned": None}, "pinned"),
-        ({"seen": -1}, "seen"),
-        ({"seen": 2**63}, "seen"),
-        ({"seen": "1"}, "seen"),
-        ({"starred": True}, "starred"),
-    ]:
+    for body, named in [({"pinned": "yes"}, "pinned"), ({"seen": -1}, "seen"), ({"starred": True}, "starred")]:
         answer = await ada_calls.put(f"/sessions/{marked}/mark", body)
         assert (answer.status, answer.fields) == (422, [named]), body
     assert not await SessionMark.objects.aexists()
@@ -298,28 +261,3 @@ async def test_messages_say_who_wrote_them(ada_calls, colleague, ada, bob, talks
     assert authors == {"hers": {"id": ada.pk, "name": "Ada"}, "his": {"id": bob.pk, "name": "Bob"}}
     assert {one["author"] for one in said if one["role"] == "agent"} <= {None}
     assert not await db.run(projection.differences, (await db.run(Context.objects.get, pk=session)).pk)
-
-
-async def test_only_the_owner_changes_shares_and_deletes_it(ada_calls, colleague, works):
-    session = (await begun(ada_calls))["id"]
-    await share(ada_calls, session)
-    for change in ({"title": "his"}, {"sharing": "private"}, {"agent": "works"}):
-        assert (await colleague.patch(f"/sessions/{session}", change)).status == 409, change
-    assert (await colleague.delete(f"/sessions/{session}")).status == 409
-    assert (await colleague.get(f"/sessions/{session}/shares")).status == 409
-    assert (await colleague.get(f"/sessions/{session}")).body["session"]["revision"] == 2
-
-
-async def test_stream_ends_when_session_is_private_again(ada, ada_calls, colleague, works):
-    session = (await begun(ada_calls))["id"]
-    await share(ada_calls, session)
-    async with line(colleague, f"session_ids={session}") as stream:
-        await stream.more()
-        context = await db.run(Context.objects.get, pk=session)
-        await db.run(commands.rename_session, ada.principal, context.pk, "News")
-        while not stream.heard:
-            await stream.more()
-        await db.run(commands.share_session, ada.principal, context.pk, Context.Sharing.PRIVATE)
-        while await stream.more():
-            continue
-    assert [event for event, *_ in stream.heard] == ["session_renamed"]

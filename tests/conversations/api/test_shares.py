@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.test import Client
 from django.utils import timezone
 
-from agentkit import Artifact, Completed, Failed
+from agentkit import Artifact, Completed
 from apps.accounts import quotas
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion
@@ -21,7 +21,7 @@ from apps.record.models import Context
 from parley import db
 from tests.clients.calling import Caller
 from tests.nonces import without_nonces
-from tests.working import begin, chunk, end, say
+from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -100,27 +100,6 @@ async def test_share_has_files_only_if_granted(ada_calls, anybody, talk):
     assert (await anybody.get(path.replace(*tokens))).status == 404
     for wrong in ("/messages/1/7", "/messages/99/0", "/events/1/0", "/artifacts/1/0"):
         assert (await anybody.get(path.replace("/messages/1/1", wrong))).status == 404
-
-
-async def test_share_marks_unfinished_artifacts(ada, echo, said, ada_calls, anybody):
-    def fail():
-        sent = accept.accept(ada.principal, echo, said("Go"))
-        held = begin(sent.run)
-        say(held, chunk("story", "Once upon"))
-        end(held, Failed("No."))
-        return Context.objects.get(pk=sent.context)
-
-    failed = await db.run(fail)
-    full = await shared(ada_calls, failed, withArtifacts=True)
-    [made] = (await anybody.get(api_path(full))).body["branches"][0]["artifacts"]
-    assert (made["name"], made["unfinished"], made["parts"][0]["text"]) == ("story", True, "Once upon")
-    page = (await db.run(opened, page_path(full))).text
-    assert "Once upon" in page
-    assert "Unfinished" in page
-    bare = await shared(ada_calls, failed)
-    assert "Once upon" not in (await db.run(opened, page_path(bare))).text
-    early = await shared(ada_calls, failed, withArtifacts=True, at=failed.last_event - 2)
-    assert (await anybody.get(api_path(early))).body["branches"][0]["artifacts"] == []
 
 
 async def test_inline_files_are_files_in_shares(ada, echo, said, ada_calls, anybody):

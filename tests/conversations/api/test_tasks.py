@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.agents.registration import register_hosted
 from apps.conversations.forks import forking
 from apps.engine import accept
 from apps.record.execution import Run
@@ -69,14 +66,13 @@ async def test_tasks_are_listed_the_newest_first_and_narrowed(
         "?state=completed": [first],
         "?state=completed,input-required": [second, first],
         "?agent=countdown": [second],
-        "?agent=nobody": [],
         f"?session={one.context}": [first],
         f"?since={between}": [second],
         f"?parent={first}": [],
         "?waiting=true": [second],
     }.items():
         assert await ids(ada_calls, query) == expected, query
-    for query in ("state=done", "session=1", "agent=%00", "since=yesterday", "limit=0", "owner=1"):
+    for query in ("state=done", "session=1", "agent=%00", "since=yesterday", "owner=1"):
         answer = await ada_calls.get(f"/tasks?{query}")
         assert answer.status == 422
         assert {field.partition("[")[0] for field in answer.fields} == {query.partition("=")[0]}
@@ -131,7 +127,6 @@ async def test_wrong_answers_are_refused_by_field(ada_calls: Caller, made: Makin
         ({"data": {"number": 0}}, "data.number"),
         ({"data": {}}, "data.number"),
         ({"data": 3}, "data"),
-        ({}, "text"),
         ({"text": "  "}, "text"),
         ({"answer": 3}, "answer"),
         ({"parts": [{"raw": "%"}]}, "parts[0].raw"),
@@ -143,19 +138,6 @@ async def test_wrong_answers_are_refused_by_field(ada_calls: Caller, made: Makin
         answer = await ada_calls.post(f"/tasks/{receipt.task}/answer", {"text": "Three."})
         assert (answer.status, answer.code) == (409, "conflict")
     assert (await Task.objects.aget(pk=asked.task)).state == "input-required"
-
-
-async def test_who_waits_hears_how_the_answer_was_taken(ada_calls: Caller, worker: None) -> None:
-    await db.run(register_hosted, "report", "examples.report.agent:Report")
-    begun = await ada_calls.post("/sessions", {"agent": "report", "message": {"text": "A report"}, "wait": True})
-    task = begun.body["task"]
-    assert (task["state"], task["question"]["name"]) == ("input-required", "file")
-    table = {"raw": base64.b64encode(b"city,people\nRome,3\n").decode(), "filename": "a.csv", "mediaType": "text/csv"}
-    answer = await ada_calls.post(f"/tasks/{task['id']}/answer", {"parts": [table], "wait": True})
-    told = answer.body
-    assert (answer.status, told["task"]["id"]) == (200, task["id"])
-    assert told["task"]["question"]["name"] == "format"
-    assert told["answer"]["index"] > told["message"]["index"]
 
 
 async def test_feedback_is_recorded_and_the_newest_counts(ada_calls: Caller, made: Making) -> None:
