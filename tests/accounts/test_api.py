@@ -8,19 +8,18 @@ import zipfile
 import pytest
 
 from apps.accounts import quotas
-from apps.accounts.models import ApiKey, User
+from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ, WRITE
-from apps.agents.models import Agent
 from apps.notifications.models import Channel
 from apps.optional.transfers import exports
 from parley import db
-from tests.clients.calling import JSON, Caller
+from tests.clients.calling import Caller
 from tests.members import member
 from tests.work.hand import published_keys
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HOOK: JSON = {"type": "webhook", "name": "Mine", "url": "https://192.0.43.8/hook"}  # it is not called
+HOOK = {"type": "webhook", "name": "Mine", "url": "https://192.0.43.8/hook"}  # it is not called
 
 
 async def test_browser_gets_no_secret_of_a_key(ada_browses):
@@ -48,14 +47,14 @@ async def test_anybody_reports_leaked_keys_so_often(anybody, ada_calls, settings
 
 
 @pytest.fixture
-async def started(ada_calls: Caller, echo: Agent, monkeypatch: pytest.MonkeyPatch) -> JSON:
+async def started(ada_calls, echo, monkeypatch):
     published_keys(monkeypatch)
     answer = await ada_calls.post("/exports")
     assert (answer.status, answer.body["state"]) == (202, "waiting")
     return answer.body
 
 
-async def test_export_is_followed_downloaded_and_deleted(ada_calls: Caller, started: JSON) -> None:
+async def test_export_is_followed_downloaded_and_deleted(ada_calls, started):
     address = f"/exports/{started['id']}"
     assert (await ada_calls.get(f"{address}/file")).status == 409
     assert (await ada_calls.post("/exports")).status == 409
@@ -72,7 +71,7 @@ async def test_export_is_followed_downloaded_and_deleted(ada_calls: Caller, star
         assert (await ada_calls.get(path)).status == 404
 
 
-async def test_cut_download_goes_on(ada_calls: Caller, started: JSON) -> None:
+async def test_cut_download_goes_on(ada_calls, started):
     await db.run(exports.make, uuid.UUID(started["id"]))
     address = f"/exports/{started['id']}/file"
     whole = await ada_calls.get(address)
@@ -88,10 +87,8 @@ async def test_cut_download_goes_on(ada_calls: Caller, started: JSON) -> None:
         assert (await ada_calls.get(address, **headers)).content == whole.content
 
 
-async def test_key_without_the_whole_account_exports_nothing(
-    started: JSON, reads: Caller, ada: User, bob: User
-) -> None:
-    def of_team() -> str:
+async def test_key_without_the_whole_account_exports_nothing(started, reads, ada, bob):
+    def of_team():
         return ApiKey.issue(ada, "team", workspace_id=bob.personal_workspace.pk)[1]
 
     await db.run(member, ada, bob)
@@ -103,7 +100,7 @@ async def test_key_without_the_whole_account_exports_nothing(
         assert (await caller.delete(f"/exports/{started['id']}")).status == 403
 
 
-async def test_channel_shows_its_secrets_once_and_keeps_choices(ada_calls: Caller, echo: Agent) -> None:
+async def test_channel_shows_its_secrets_once_and_keeps_choices(ada_calls, echo):
     made = (await ada_calls.post("/notifications/channels", HOOK)).body
     assert made.pop("secret").startswith("whsec_")
     assert made["kinds"] == ["ended", "failed", "asks"]
@@ -118,7 +115,7 @@ async def test_channel_shows_its_secrets_once_and_keeps_choices(ada_calls: Calle
         assert (await ada_calls.post(path)).body["secret"].startswith("whsec_")
 
 
-async def test_limited_key_makes_no_channel(transactional_db: None, ada: User, echo: Agent) -> None:
+async def test_limited_key_makes_no_channel(transactional_db, ada, echo):
     for limits in ({"scopes": [WRITE]}, {"agents": ["echo"]}):
         key = (await db.run(lambda limits=limits: ApiKey.issue(ada, "k", **limits)))[1]
         assert (await Caller(key).post("/notifications/channels", HOOK)).code == "forbidden"

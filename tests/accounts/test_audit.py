@@ -14,14 +14,14 @@ from tests.emptying import unguarded_audit
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("the database refuses changes")]
 
 
-def some(number: int = 3) -> list[AuditEntry]:
+def some(number=3):
     return [
         record(AuditAction.AGENT_REGISTERED, object=Subject("agents.agent", str(one), f"agent-{one}"), actor="test")
         for one in range(number)
     ]
 
 
-def sql(statement: str) -> None:
+def sql(statement):
     with connection.cursor() as cursor:
         cursor.execute(statement)
 
@@ -53,7 +53,7 @@ def test_the_database_itself_refuses_changes_and_deletion(subtests):
 
 
 def test_entries_are_numbered_without_gaps_however_many_write():
-    def write() -> None:
+    def write():
         for number in range(10):
             try:
                 with transaction.atomic():
@@ -83,7 +83,7 @@ def test_failing_entry_undoes_its_act(ada, monkeypatch):
     assert type(ada).objects.filter(email="new@example.org").count() == 0
 
 
-def tampered(statement: str) -> None:
+def tampered(statement):
     with transaction.atomic(), unguarded_audit():
         sql(statement)
 

@@ -1,11 +1,8 @@
 """Bodies are received once their caller is known, and large ones take turns."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -23,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MORE = "x" * settings.ANONYMOUS_REQUEST_BYTES
 
 
-async def answered(path: str, *sent: dict[str, Any], **headers: str) -> tuple[int, bytes]:
+async def answered(path, *sent, **headers):
     """The answer to a POST of which no more than `sent` ever comes."""
     named = {"host": "localhost", "content-type": "application/json", "a2a-version": "1.0", **headers}
     pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
@@ -62,13 +59,13 @@ async def test_a_caller_has_two_large_bodies_at_work():
     at_work = {"a": 0, "b": 0, "c": 0}
     lock = threading.Lock()
 
-    def work(whose: str) -> None:
+    def work(whose):
         with lock:
             at_work[whose] += 1
         begun.release()
         go_on.wait(30)
 
-    async def send(whose: str) -> None:
+    async def send(whose):
         db.caller.set(whose)
         await bodies.work_on(bodies.LARGE_BYTES + 1, work, whose)
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def printed(capsys):
-    def run(*words: str) -> str:
+    def run(*words):
         call_command(*words)
         return capsys.readouterr().out
 

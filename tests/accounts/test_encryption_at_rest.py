@@ -54,7 +54,7 @@ def rotated(monkeypatch):
     monkeypatch.setattr("apps.accounts.management.commands.rotate_master_key.encrypted_fields", lambda: fields)
 
 
-def new_key() -> str:
+def new_key():
     return secrets.token_urlsafe(32)
 
 
@@ -160,7 +160,7 @@ def test_invalid_master_keys_are_refused():
 CANARY, PLAIN = "canary-7f3a91-of-a-secret", "canary-7f3a91-in-plain-sight"
 
 
-def dump_of_the_database() -> bytes:
+def dump_of_the_database():
     """What a thief gets: SQLite's files, or a copy of PostgreSQL's tables."""
     if connection.vendor == "sqlite":
         path = str(connection.settings_dict["NAME"])

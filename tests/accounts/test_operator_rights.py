@@ -30,29 +30,29 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def boss(settings) -> User:
+def boss(settings):
     """A superuser who has no second factor, where operators need one."""
     settings.MFA_FOR_OPERATORS = True
     return User.objects.create_superuser("boss@example.org", "a long password")
 
 
 @pytest.fixture
-def asks(bob, echo) -> Task:
+def asks(bob, echo):
     """Bob's task that needs two people."""
     return Task.objects.get(pk=telling.asked(bob, echo, slot_of(approvals.question([a_call(needs=2)]))).task)
 
 
-def add_factor(person: User) -> None:
+def add_factor(person):
     Authenticator.objects.create(user=person, type=Authenticator.Type.TOTP, data={"secret": "x"})
 
 
-def browser_of(person: User) -> Client:
+def browser_of(person):
     browser = Client()
     browser.force_login(person)
     return browser
 
 
-def approvable(caller: Caller) -> list[str]:
+def approvable(caller):
     answer = async_to_sync(caller.get)("/approvals")
     assert answer.status == 200, answer.content
     return [one["taskId"] for one in answer.body["items"]]

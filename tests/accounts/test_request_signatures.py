@@ -42,7 +42,7 @@ PRIVATE = ed25519.Ed25519PrivateKey.generate()
 BODY = b'{"title":"A"}'
 
 
-def pem(private) -> str:
+def pem(private):
     form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     return private.public_key().public_bytes(*form).decode()
 
@@ -61,7 +61,7 @@ class Asked:
         self.headers["Authorization"] = f"Bearer {self.key}"
 
     @property
-    def url(self) -> str:
+    def url(self):
         return BASE + self.path
 
     def sign(self, private=PRIVATE, algorithm=ED25519, covered=COVERED, nonce=None, age=0, **more):
@@ -77,7 +77,7 @@ class Asked:
         return getattr(RequestFactory(headers=self.headers), self.method.lower())(self.path, **content)
 
 
-def caller(asked: Asked):
+def caller(asked):
     return api_key_principal(asked.headers["Authorization"], asked.sent())
 
 

@@ -15,7 +15,7 @@ from apps.agents.models import Agent
 pytestmark = pytest.mark.django_db
 
 
-def seen_by(principal) -> list[str]:
+def seen_by(principal):
     return [agent.slug for agent in Agent.objects.visible_to(principal)]
 
 

@@ -5,7 +5,6 @@ from django.contrib.auth.models import Group
 from django.urls import reverse
 
 from apps.agents.models import Agent
-from apps.agents.registration import house_workspace, register_hosted
 
 pytestmark = pytest.mark.django_db
 
@@ -14,7 +13,7 @@ LIST = "admin:agents_agent_changelist"
 HELLO = "examples.agents.hello:Hello"
 
 
-def form(**values) -> dict[str, object]:
+def form(**values):
     empty = dict.fromkeys(("name", "description", "version", "input_modes", "output_modes", "workspace"), "")
     standing = {
         "slug": "greeter", "kind": "hosted", "handler": HELLO, "is_enabled": "on", "skills": "[]", "capabilities": "{}",
@@ -36,18 +35,9 @@ def change(client, agent, **values):
     return client.post(page.request["PATH_INFO"], {**sent, **values})
 
 
-def errors(answer) -> dict[str, list[str]]:
+def errors(answer):
     assert answer.status_code == 200
     return answer.context["adminform"].form.errors
-
-
-def test_empty_fields_are_the_handlers(admin_client):
-    assert add(admin_client).status_code == 302
-    agent, described = Agent.objects.get(), register_hosted("described", HELLO)
-    fields = "name", "description", "version", "skills", "input_modes", "output_modes", "retry_safe", "time_limit"
-    for field in fields:
-        assert getattr(agent, field) == getattr(described, field)
-    assert agent.workspace == house_workspace()
 
 
 def test_wrong_values_are_refused_at_their_fields(admin_client):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 BARE = Agent(slug="bare", name="Bare", description="Nothing but a name.", handler="x:Y")
 
 
-def parsed(agent: Agent) -> AgentCard:
+def parsed(agent):
     """The card as the SDK reads it; unknown fields are errors."""
     return ParseDict(cards.agent_card(agent), AgentCard(), ignore_unknown_fields=False)
 

@@ -108,18 +108,6 @@ def scores(asked, *skills):
     return SkillIndex(skills).scores(words_of(asked))
 
 
-def test_telling_words_are_found_in_any_script():
-    for text, words in [
-        ("Translate the TEXT, please!", ["translate", "text"]),
-        ("Straße CAFÉ файл", ["strasse", "café", "файл"]),
-        ("ﬁle x_y _z_ 3.5", ["file", "x_y", "z"]),
-        ("翻訳して", ["翻訳", "訳し", "して"]),
-        ("猫 cat猫", ["猫", "cat", "猫"]),
-        ("don't", []),
-    ]:
-        assert words_of(text) == words, text
-
-
 def test_a_skill_is_found_by_any_field():
     assert scores("translate into French", TRANSLATE, COUNT) == [pytest.approx(2 / 3, abs=1e-3), 0.0]
     assert scores("bake bread", TRANSLATE, COUNT) == [0.0, 0.0]

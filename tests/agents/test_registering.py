@@ -5,21 +5,12 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
-from agentkit import SkillHandler
 from apps.agents.definitions import as_yaml
 from apps.agents.models import RESERVED_SLUGS, Agent
 from apps.agents.registration import house_workspace, register_hosted
 from tests.agents.definitions import clerk, definition
 
 pytestmark = pytest.mark.django_db
-
-
-class Worker(SkillHandler):
-    listed = False
-    category = "Inner work"
-
-    def on_request(self, task):
-        return "done"
 
 
 ECHO = "examples.agents.echo:Echo"
@@ -44,19 +35,6 @@ def test_registering_again_keeps_the_policies(ada):
     assert (again.access, again.on_busy) == ("groups", "reject")
     assert register_hosted("one", ECHO).workspace == register_hosted("two", HELLO).workspace == house_workspace()
     assert register_hosted("hers", ECHO, workspace=ada.personal_workspace).workspace == ada.personal_workspace
-
-
-def test_operators_change_how_lists_show_an_agent():
-    assert Agent.objects.filter(listed=False).count() == 0
-    handler = "tests.agents.test_registering:Worker"
-    worker = register_hosted("worker", handler)
-    assert (worker.listed, worker.category) == (False, "Inner work")
-    call_command("register_agent", "worker", "--handler", handler, "--listed", "--category=Tests", "--position=2")
-    again = register_hosted("worker", handler)
-    assert (again.listed, again.category, again.pinned) == (True, "Tests", 2)
-    for options in (["--position=0"], [f"--category={'x' * 41}"]):
-        with pytest.raises(CommandError, match=r"^(category|pinned): "):
-            call_command("register_agent", "worker", "--handler", handler, *options)
 
 
 def test_a_wrong_handler_or_slug_is_refused():

@@ -1,32 +1,27 @@
 """Only its owner adds, edits, deletes and sends messages in a session's queue."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest
 
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.engine import accept
 from parley import db
-from tests.clients.calling import Caller
 from tests.working import begin
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FILE = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
 
 
-async def working(ada: User, agent: Agent, said):
+async def working(ada, agent, said):
     receipt = await db.run(accept.accept, ada.principal, agent, said("first"))
     return f"/sessions/{receipt.context}", await db.run(begin, receipt.run)
 
 
-def words(answer) -> list[str]:
+def words(answer):
     return [one["content"] for one in answer.body["items"]]
 
 
-async def test_messages_wait_are_reworded_and_deleted(ada_calls: Caller, ada: User, works: Agent, said) -> None:
+async def test_messages_wait_are_reworded_and_deleted(ada_calls, ada, works, said):
     session, _ = await working(ada, works, said)
     assert (await ada_calls.get(f"{session}/queue")).body == {"items": [], "held": ""}
     await ada_calls.post(f"{session}/queue", {"text": "second"}, Idempotency_Key="two")

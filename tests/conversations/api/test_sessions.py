@@ -1,18 +1,20 @@
 """Sessions are begun, listed, shown, changed, archived and deleted by their owner only."""
 
+import datetime
 import uuid
 
 import pytest
 
 from apps.accounts import workspaces
-from apps.accounts.models import ApiKey, Workspace
-from apps.conversations.sessions import commands
+from apps.accounts.models import ApiKey
+from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.models import SessionMark
-from apps.record import projection
+from apps.record import projection, sync
 from apps.record.models import Context, Event
 from apps.routing.router import register_house_agents
 from parley import db
 from tests.clients.calling import Caller
+from tests.clients.delivering import rename
 from tests.members import member
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,9 +135,8 @@ async def test_archived_sessions_are_listed_on_request(ada_calls, works):
     assert not await _differences(away)
 
 
-@pytest.mark.parametrize("agent", ["talks", "works"])
-async def test_message_titles_a_session_and_unarchives_it(ada_calls, talks, works, agent):
-    session = await begun(ada_calls, agent=agent)
+async def test_message_titles_a_session_and_unarchives_it(ada_calls, talks):
+    session = await begun(ada_calls, agent="talks")
     await ada_calls.post(f"/sessions/{session['id']}/archive")
     sent = await ada_calls.post(f"/sessions/{session['id']}/messages", {"text": "you"})
     assert (sent.body["session"]["title"], sent.body["session"]["archivedAt"]) == ("you", None)
@@ -200,7 +201,7 @@ HEADER = "X-Parley-Workspace"
 
 
 @pytest.fixture
-def team(ada, works) -> Workspace:
+def team(ada, works):
     made = workspaces.create_workspace(ada.principal, "Team")
     commands.create_session(ada.principal, works, title="At home")
     commands.create_session(ada.principal_in(made.pk), works, title="With the team")
@@ -261,3 +262,39 @@ async def test_messages_say_who_wrote_them(ada_calls, colleague, ada, bob, talks
     assert authors == {"hers": {"id": ada.pk, "name": "Ada"}, "his": {"id": bob.pk, "name": "Bob"}}
     assert {one["author"] for one in said if one["role"] == "agent"} <= {None}
     assert not await db.run(projection.differences, (await db.run(Context.objects.get, pk=session)).pk)
+
+
+# A client with all data asks for changes and gets only these.
+
+
+async def test_token_of_a_list_gives_later_changes(ada_calls, ada, echo, begun):
+    renamed, quiet = [await db.run(begun) for _ in range(2)]
+    gone = await db.run(lambda: begun(contextId="gone"))
+    listed = (await ada_calls.get("/sessions")).body
+    await db.run(rename, renamed)
+    await db.run(deletion.delete_context, ada.principal, echo, "gone")
+    new = await db.run(begun)
+    changes = (await ada_calls.get(f"/sessions?since={listed['token']}")).body
+    assert [(one["id"], one["revision"]) for one in changes["items"]] == [(str(renamed), 2), (str(new), 1)]
+    assert (changes["created"], changes["deleted"]) == ([str(new)], [str(gone)])
+    assert (changes["more"], changes["reset"], changes["nextCursor"]) == (False, False, "")
+    assert str(quiet) in {one["id"] for one in listed["items"]}
+    again = (await ada_calls.get(f"/sessions?since={changes['token']}")).body
+    assert (again["items"], again["deleted"]) == ([], [])
+
+
+async def test_many_changes_come_in_turns(ada_calls, begun):
+    token = (await ada_calls.get("/sessions")).body["token"]
+    sessions = [str(await db.run(begun)) for _ in range(5)]
+    heard, more = [], True
+    while more:
+        changes = (await ada_calls.get(f"/sessions?limit=2&since={token}")).body
+        heard, token, more = heard + [one["id"] for one in changes["items"]], changes["token"], changes["more"]
+    assert heard == sessions
+
+
+async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=settings.SYNC_DAYS + 1)
+    token = sync.position_token(ada.principal, sync.Position(then, {}))
+    changes = (await ada_calls.get(f"/sessions?since={token}")).body
+    assert (changes["reset"], changes["token"], changes["items"]) == (True, "", [])

@@ -1,33 +1,25 @@
 """Files of a session: listed, packed, downloaded, signed, shown as pictures, and traced; none acts on our origin."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import io
 import re
-import uuid
 import zipfile
-from collections.abc import Callable
 from html import unescape
-from typing import Any
 from urllib.parse import quote
 
 import pikepdf
 import pytest
 from asgiref.sync import async_to_sync
-from django.test import AsyncClient, Client
+from django.test import AsyncClient
 
 from agentkit import Artifact as Made
 from agentkit import Completed
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.conversations.pages.pictures import surroundings_in
 from apps.conversations.pages.previews import pdf
 from apps.conversations.provenance.traversal import provenance_of
 from apps.conversations.sharing import downloads, shares
 from apps.engine import accept
-from apps.engine.accept import Receipt
 from apps.record.content import blobs
 from apps.record.models import Artifact
 from parley import db, outbound
@@ -37,18 +29,14 @@ from tests.outbound.receiving import answer, server
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Get = Callable[..., Any]
 HTML = "<h1>Hi</h1><script>alert(1)</script>"
 
 
-async def test_zip_has_what_was_delivered_in_pieces(
-    ada_at_work: AsyncClient, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_zip_has_what_was_delivered_in_pieces(ada_at_work, ada, echo, monkeypatch):
     content = bytes(range(256)) * 16_000
     [large] = await db.run(blobs.store_large, [telling.raw(content, "application/x-data", filename="../../x.bin")])
 
-    def half_done() -> Receipt:
+    def half_done():
         files = {"x": large, "y": {"url": "https://there.example/y", "filename": "y.txt"}}
         receipt = telling.finished(ada, echo, files)
         second = telling.begun(ada, echo, contextId=str(receipt.context))
@@ -64,7 +52,7 @@ async def test_zip_has_what_was_delivered_in_pieces(
     answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
     assert answer["Content-Type"] == "application/zip"
     assert answer["Content-Disposition"] == 'attachment; filename="Begin.zip"'
-    pieces = [piece async for piece in answer.streaming_content]  # type: ignore[attr-defined]
+    pieces = [piece async for piece in answer.streaming_content]
     archive = zipfile.ZipFile(io.BytesIO(b"".join(pieces)))
     assert archive.testzip() is None
     found = {name: archive.read(name) for name in archive.namelist()}
@@ -73,7 +61,7 @@ async def test_zip_has_what_was_delivered_in_pieces(
     assert (await ada_at_work.get(f"/sessions/{empty.context}/artifacts.zip")).status_code == 404
 
 
-def test_names_are_safe_everywhere() -> None:
+def test_names_are_safe_everywhere():
     for wanted, given in [
         ("../../etc/passwd", "passwd"),
         ("a:b?.txt", "a_b_.txt"),
@@ -90,15 +78,15 @@ def test_names_are_safe_everywhere() -> None:
 
 
 @pytest.fixture
-def get(ada_browser: Client, ada: User, echo: Agent) -> Get:
-    def fetch(part: telling.JSON, name: str = "file", ending: str = "") -> Any:
+def get(ada_browser, ada, echo):
+    def fetch(part, name="file", ending=""):
         receipt = telling.finished(ada, echo, {name: part})
         return ada_browser.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/{name}/0{ending}")
 
     return fetch
 
 
-def test_file_comes_as_made_under_its_name(get: Get, ada_browser: Client, finished: Receipt) -> None:
+def test_file_comes_as_made_under_its_name(get, ada_browser, finished):
     answer = get(telling.raw(b"%PDF-1.7", "application/pdf", filename="Bericht für Ada.pdf"))
     assert (answer.content, answer["Content-Type"]) == (b"%PDF-1.7", "application/pdf")
     assert answer["Content-Disposition"] == "attachment; filename*=utf-8''Bericht%20f%C3%BCr%20Ada.pdf"
@@ -110,7 +98,7 @@ def test_file_comes_as_made_under_its_name(get: Get, ada_browser: Client, finish
         assert answer.status_code == 404, path
 
 
-def test_no_file_runs(get: Get) -> None:
+def test_no_file_runs(get):
     for ending in ("", "?look"):
         answer = get(telling.text(HTML, "text/html"), "page.html", ending)
         assert (answer["X-Content-Type-Options"], answer["X-DNS-Prefetch-Control"]) == ("nosniff", "off")
@@ -118,7 +106,7 @@ def test_no_file_runs(get: Get) -> None:
         assert [rule in policy for rule in ("default-src 'none'", "sandbox", "script-src")] == [True, True, False]
 
 
-def test_only_harmless_types_open_in_the_browser(get: Get) -> None:
+def test_only_harmless_types_open_in_the_browser(get):
     for content, media_type, disposition in [
         (telling.PNG, "image/png", "inline"),
         (hostile.pdf(), "application/pdf", "inline"),
@@ -135,27 +123,25 @@ def test_only_harmless_types_open_in_the_browser(get: Get) -> None:
         assert answer["Content-Type"] in ("application/octet-stream", "text/html; charset=utf-8")
 
 
-async def test_stored_file_is_read_while_it_is_sent(
-    ada_at_work: AsyncClient, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stored_file_is_read_while_it_is_sent(ada_at_work, ada, echo, monkeypatch):
     content = bytes(range(256)) * 4000
     [part] = await db.run(blobs.store_large, [telling.raw(content, "application/x-data")])
     receipt = await db.run(telling.finished, ada, echo, {"data": part})
     monkeypatch.setattr(blobs, "content_of", lambda part: pytest.fail("the whole file was read"))
     answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/data/0")
-    pieces = [piece async for piece in answer.streaming_content]  # type: ignore[attr-defined]
+    pieces = [piece async for piece in answer.streaming_content]
     assert (b"".join(pieces) == content, len(pieces) > 2) == (True, True)
     assert answer["Content-Length"] == str(len(content))
 
 
-def saved(content: bytes, **how: Any) -> bytes:
+def saved(content, **how):
     written = io.BytesIO()
     with pikepdf.open(io.BytesIO(content)) as document:
         document.save(written, **how)
     return written.getvalue()
 
 
-def locked(password: str) -> bytes:
+def locked(password):
     return saved(hostile.pdf(), encryption=pikepdf.Encryption(user=password, owner="owner"))
 
 
@@ -166,7 +152,7 @@ PDFS = {"plain": hostile.pdf(), "packed": saved(hostile.pdf(), **PACKED), "locke
 
 
 @pytest.mark.parametrize("kind", PDFS)
-def test_viewed_pdf_does_nothing(get: Get, kind: str) -> None:
+def test_viewed_pdf_does_nothing(get, kind):
     content = PDFS[kind]
     assert get(telling.raw(content, "application/pdf"), "sheet").content == content
     with pikepdf.open(io.BytesIO(get(telling.raw(content, "application/pdf"), "sheet", "?look").content)) as shown:
@@ -179,8 +165,8 @@ def test_viewed_pdf_does_nothing(get: Get, kind: str) -> None:
 UNCLEAR = hostile.pdf().replace(b"/Type /Catalog", b"/Type /Catalog /O#7genAction << /S /Named /N /Print >>")
 
 
-def test_unclear_or_large_pdf_is_only_downloaded(get: Get, monkeypatch: pytest.MonkeyPatch) -> None:
-    def viewed(content: bytes) -> Any:
+def test_unclear_or_large_pdf_is_only_downloaded(get, monkeypatch):
+    def viewed(content):
         return get(telling.raw(content, "application/pdf"), "sheet", "?look")
 
     for content in [b"%PDF-1.7", locked("secret"), UNCLEAR]:
@@ -303,14 +289,14 @@ def test_shared_page_has_the_shared_pictures_alone(ada, echo, client):
 CSV = telling.raw(b"a,b\n1,2\n", "text/csv", filename="screening.csv")
 
 
-def address(receipt: Receipt, name: str, session: uuid.UUID | None = None) -> str:
+def address(receipt, name, session=None):
     return f"/sessions/{session or receipt.context}/artifacts/{receipt.task}/{quote(name)}/provenance"
 
 
 @pytest.fixture
-def chain(ada: User, echo: Agent, hello: Agent) -> list[Receipt]:
+def chain(ada, echo, hello):
     """Three tasks; each refers to the one before."""
-    done: list[Receipt] = []
+    done = []
     given = {
         "Look at this": ("cleaned.csv", echo),
         "Go on": ("effects.json", hello),
@@ -325,7 +311,7 @@ def chain(ada: User, echo: Agent, hello: Agent) -> list[Receipt]:
     return done
 
 
-def test_page_shows_the_chain_of_sources(ada_browser: Client, ada: User, chain: list[Receipt]) -> None:
+def test_page_shows_the_chain_of_sources(ada_browser, ada, chain):
     answer = ada_browser.get(address(chain[2], "a/b report"))
     drawing, _, rest = answer.text.partition('<svg class="graph"')[2].partition('<h2 id="list-title">')
     for receipt in chain:

@@ -162,19 +162,19 @@ def streamed(user, agent, chunks):
 
 
 @pytest.fixture
-def task(ada, echo) -> Task:
+def task(ada, echo):
     return Task.objects.get(pk=telling.begun(ada, echo).task)
 
 
 @asynccontextmanager
-async def panel_line(client, of: Task, **narrowed: object):
+async def panel_line(client, of, **narrowed):
     query = "&".join(f"{name}={value}" for name, value in narrowed.items())
     async with socket_at(f"/ws/admin/contexts/{of.context_id}?{query}", client) as socket:
         assert (await socket.connect())[0]
         yield socket
 
 
-async def panel_with(socket, text: str = "") -> str:
+async def panel_with(socket, text=""):
     while text not in (html := await socket.receive_from(timeout=10)):
         await socket.send_to("shown")
     await socket.send_to("shown")
@@ -182,10 +182,10 @@ async def panel_with(socket, text: str = "") -> str:
 
 
 async def test_operators_see_what_they_may_view(monkeypatch, ada, bob, bob_browser, task, echo, said):
-    def allow(right: str) -> None:
+    def allow(right):
         bob.user_permissions.add(Permission.objects.get(codename=right))
 
-    async def code(client, **narrowed: object) -> int:
+    async def code(client, **narrowed):
         async with panel_line(client, task, **narrowed) as socket:
             return await last_of(socket, "shown")
 

@@ -1,7 +1,5 @@
 """A session's page: what people send from it, how it stands, its agents, its branches, and who shares it."""
 
-from __future__ import annotations
-
 import base64
 import re
 import uuid
@@ -24,30 +22,26 @@ from apps.conversations.sharing import presence
 from apps.conversations.uploads import resumable
 from apps.conversations.uploads.resumable import AppendableFile
 from apps.engine import accept
-from apps.engine.cancel import cancel_task
-from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
 from parley import db
-from tests.archive.archiving import put_away
 from tests.clients import telling
 from tests.conversations.pages.test_inbox import ask
 from tests.conversations.pages.test_live_line import last_of, line
 from tests.emptying import rewrite
 from tests.members import member
-from tests.record.lineages import place_before
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def read(session) -> Context:
+def read(session):
     return Context.objects.select_related("agent", "owner").get(pk=session)
 
 
-def opened(browser, session, ending="") -> str:
+def opened(browser, session, ending=""):
     return browser.get(f"/sessions/{session}{ending}").text
 
 
@@ -86,7 +80,7 @@ def say(ada_browser, talk):
 
 
 def test_listed_agents_and_the_own_are_offered(ada, ada_browser, talk, echo, countdown, say):
-    def offered() -> tuple[list[str], bool]:
+    def offered():
         page = opened(ada_browser, talk.context)
         return re.findall('data-switch="(.*?)"', page), "@countdown" in page.split('id="switch-to"')[1]
 
@@ -135,59 +129,6 @@ def test_leading_name_chooses_the_agent(ada_browser, talk, echo, countdown, say)
     assert Context.objects.get(title="@echo hello").agent == echo
 
 
-class TestBranches:
-    @pytest.fixture
-    def talk(self, ada, echo):
-        receipt = telling.finished(ada, echo)
-        telling.begun(ada, echo, "and more", contextId=str(receipt.context))
-        return read(receipt.context)
-
-    @pytest.fixture
-    def branch(self, ada, echo, talk):
-        """A branch at the second message."""
-
-        def branch(words="something else", title="", reason="edit"):
-            child = fork(ada.principal, talk, place_before(talk, "and more"), reason=reason)
-            telling.begun(ada, echo, words, contextId=child.context_id)
-            if title:
-                commands.rename_session(ada.principal, child.pk, title)
-            return read(child.pk)
-
-        return branch
-
-    def test_page_knows_its_branch_points(self, talk, branch, ada_browser):
-        assert page_state(talk.owner.principal, talk)["branches"] == {}
-        child = branch()
-        [[index, here]] = page_state(talk.owner.principal, talk)["branches"].items()
-        assert talk.messages.get(index=int(index)).parts == [{"text": "and more"}]
-        opening = child.messages.get().index
-        ways = [f"/sessions/{talk.pk}#m-{index}", f"/sessions/{child.pk}#m-{opening}"]
-        assert here == {"place": 1, "ways": ways}
-        assert ada_browser.get(f"/sessions/{child.pk}/ways").json() == {str(opening): {"place": 2, "ways": ways}}
-        for task in Task.objects.filter(state="submitted"):
-            cancel_task(task)
-        for context in (child, talk):
-            move_to_cold_storage(put_away(context).pk)
-        assert ada_browser.get(f"/sessions/{talk.pk}/ways").json() == {index: here}
-
-    def test_menu_names_branches_and_what_continues_them(self, ada, talk, branch, ada_browser, bob_browser):
-        def menu(session, words, browser=ada_browser):
-            index = Message.objects.get(context=session, parts__0__text=words).index
-            return browser.get(f"/sessions/{session.pk}/branches?at={index}")
-
-        assert menu(talk, "Begin").status_code == 404
-        assert ada_browser.get(f"/sessions/{talk.pk}/branches?at=x").status_code == 404
-        edited, _, _ = branch("another way"), branch("and more", reason="retry"), branch("x", "The best one", "fork")
-        fork(ada.principal, edited, edited.last_event, reason="fork")
-        branches = menu(edited, "another way").context["branches"]
-        names = ["Original: and more", "Edited: another way", "Retry with Echo", "The best one"]
-        assert [one.name for one in branches] == names
-        assert [one.is_here for one in branches] == [False, True, False, False]
-        assert [one.continuing for one in branches] == [0, 1, 0, 0]
-        assert menu(edited, "another way", bob_browser).status_code == 404
-        assert bob_browser.get(f"/sessions/{talk.pk}/earlier?before=2").status_code == 404
-
-
 class TestSharedSessions:
     @pytest.fixture
     def talk(self, ada, finished):
@@ -196,29 +137,6 @@ class TestSharedSessions:
     @pytest.fixture
     def colleague(self, ada, bob):
         return member(bob, ada)
-
-    def test_message_to_anothers_task_is_an_own_task(self, talk, ada, bob, colleague, bob_browser, echo):
-        hers = accept.accept(ada.principal, echo, telling.said("more", contextId=talk.context_id))
-        said = {"text": "his", "task": str(hers.task)}
-        for more, status in (({}, 201), ({"asked": "1"}, 409)):
-            form = {**said, **more, "message": str(uuid.uuid4())}
-            assert bob_browser.post(f"/sessions/{talk.pk}/messages", form).status_code == status
-        assert Task.objects.filter(context=talk, owner=bob).count() == 1
-
-    async def test_people_see_who_else_is_here(self, talk, colleague, ada_browser, bob_browser, monkeypatch):
-        async def people(socket, wanted):
-            while not ("people" in (said := await socket.receive_json_from(timeout=5)) and wanted(said["people"])):
-                pass
-            return [one["name"] for one in said["people"]]
-
-        monkeypatch.setattr(presence, "RENEW_SECONDS", 0.05)
-        async with line(talk.pk, ada_browser, after=1000) as hers:
-            await hers.connect()
-            async with line(talk.pk, bob_browser, after=1000) as his:
-                await his.connect()
-                assert await people(hers, bool) == ["Bob"]
-                assert await people(his, bool) == ["Ada"]
-            assert await people(hers, lambda names: not names) == []
 
     async def test_nobody_is_noted_in_a_private_session(self, finished, ada_browser, monkeypatch):
         monkeypatch.setattr(presence, "RENEW_SECONDS", 0.01)
@@ -327,20 +245,9 @@ class TestFiles:
             assert base64.b64decode(part["raw"]) == content
             Message.objects.all().delete()
 
-    def test_large_and_unfit_files_are_refused(self, ada_browser, echo, settings, hello):
-        settings.MAX_REQUEST_BYTES = 1024 * 1024
-        assert self.send(ada_browser, upload("big.bin", b"0" * (1024 * 1024))).status_code == 413
-        answer = self.send(ada_browser, upload("cat.png", telling.PNG), slug="hello")
-        assert answer.status_code == 422
-        assert refusal(answer) == "Hello takes text only. Remove “cat.png”, or choose an agent that takes it."
-
 
 class TestASession:
-    @pytest.fixture
-    def say(self, ada_browser):
-        return lambda receipt, **said: ada_browser.post(f"/sessions/{receipt.context}/messages", form(**said))
-
-    def test_message_after_a_finished_task_refers_once(self, say, finished, ada_browser):
+    def test_message_after_a_finished_task_refers_once(self, finished, ada_browser):
         for wrong in ({"text": "  "}, {"text": "hi", "message": "1"}):
             said = form() | wrong
             assert ada_browser.post(f"/sessions/{finished.context}/messages", said).status_code == 422
