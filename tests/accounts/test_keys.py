@@ -13,9 +13,8 @@ from django.utils import timezone
 from apps.accounts import keys
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
-from apps.accounts.errors import NotFound
 from apps.accounts.key_format import PATTERN, texts_of_keys
-from apps.accounts.keys import KEYS_OF_PEOPLE, REVOKE, KeyRefused, make_key, revoke_leaked_keys, rotate_key
+from apps.accounts.keys import REVOKE, KeyRefused, make_key, revoke_leaked_keys, rotate_key
 from apps.accounts.models import ApiKey, User, Workspace
 from apps.accounts.principals import ANONYMOUS, KEYS, READ, WRITE, Principal
 from apps.accounts.quotas import QuotaExceeded
@@ -123,14 +122,6 @@ def test_key_without_the_scope_changes_no_key(ada):
     for act in acts:
         with pytest.raises((KeyRefused, MissingScope)):
             act()
-
-
-def test_key_sees_no_keys_of_another_workspace(ada, narrow):
-    key, _ = make_key(ada.principal, ada, "other", [READ], DAY, ["echo"])
-    ApiKey.objects.filter(pk=key.pk).update(workspace=Workspace.objects.create(name="elsewhere"))
-    for find in (rotate_key, KEYS_OF_PEOPLE.find):
-        with pytest.raises(NotFound):
-            find(narrow[1], key.pk)
 
 
 def test_key_revoked_meanwhile_makes_no_key(ada, narrow):

@@ -10,6 +10,7 @@ from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.errors import NotFound
 from apps.accounts.models import ApiKey, User, Workspace
 from apps.accounts.permissions import PERMISSIONS, Permission, Role
+from apps.accounts.principals import ANONYMOUS
 from apps.accounts.workspaces import NotPermitted, WorkspaceRefused
 from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.workspaces import delete_workspace
@@ -161,3 +162,12 @@ def test_the_role_is_that_in_the_current_workspace(ada, bob, team):
     assert (caller.workspace_id, caller.can(Permission.READ), caller.can(Permission.SEND)) == (team.pk, True, False)
     workspaces.remove_member(ada.principal, team.pk, bob.pk)
     assert User.objects.get(pk=bob.pk).principal.workspace_id == bob.personal_workspace.pk
+
+
+def test_everybody_owns_their_personal_workspace(ada):
+    caller = ada.principal
+    assert (caller.workspace_id, caller.role, caller.is_known) == (ada.personal_workspace.pk, Role.OWNER, True)
+    assert (caller.may("anything"), caller.sender) == (True, f"user:{ada.pk}")
+    assert (ANONYMOUS.is_known, ANONYMOUS.sender) == (False, "")
+    for permission in Permission:
+        assert (caller.can(permission), ANONYMOUS.can(permission)) == (True, False)

@@ -40,22 +40,6 @@ def test_a_card_has_all_that_the_protocol_requires(described, settings):
     ]
 
 
-def test_a_card_asks_for_a_key_unless_public(echo):
-    card = parsed(echo)
-    assert card.security_schemes["apiKey"].http_auth_security_scheme.scheme == "Bearer"
-    assert "apiKey" in card.security_requirements[0].schemes
-    echo.access = Agent.Access.PUBLIC
-    assert not parsed(echo).security_schemes
-    assert not parsed(echo).security_requirements
-    capabilities = parsed(echo).capabilities
-    assert (capabilities.streaming, capabilities.push_notifications) == (True, True)
-    assert not capabilities.extended_agent_card
-    echo.capabilities = {"streaming": False, "usualSeconds": 90}
-    assert not parsed(echo).capabilities.streaming
-    [declared] = [one for one in parsed(echo).capabilities.extensions if one.uri.endswith("/ext/duration/v1")]
-    assert declared.params["usualSeconds"] == 90
-
-
 EXAMPLE = {
     "name": "Example Agent",
     "description": "",

@@ -101,7 +101,6 @@ def test_finding_is_one_query_however_many_there_are(db, django_assert_num_queri
 
 TRANSLATE = skill("Translate", "french", "german", description="Turns a text into another language.")
 COUNT = skill("Countdown", "numbers", description="Counts from a number.")
-OTHERS = [skill(f"Other{number}", description=f"Handles case{number} of numbers.") for number in range(1000)]
 
 
 def scores(asked, *skills):
@@ -118,15 +117,3 @@ def test_a_skill_is_found_by_any_field():
     assert match.words == ("translate", "french", "german")
     assert match.reasons == ["shares the words translate, french, german"]
     assert match.tags == ["french", "german"]
-
-
-def test_rare_words_count_more_than_common_ones():
-    for words, score in [(1, 1 / 2), (2, 2 / 3), (3, 3 / 4)]:
-        named = " ".join(f"rare{number}" for number in range(words))
-        assert scores(named, skill("S", description=named))[0] == pytest.approx(score, abs=1e-3), words
-    once, twice, often = (scores("x1", skill("S", description="x1 " * number))[0] for number in (1, 2, 50))
-    assert once < twice < often < 0.7
-    alone = scores("translate into french", TRANSLATE)[0]
-    assert scores("translate into french", TRANSLATE, *OTHERS)[0] == pytest.approx(alone, abs=1e-4)
-    assert scores("numbers", COUNT)[0] == pytest.approx(0.5, abs=1e-3)
-    assert scores("numbers", COUNT, *OTHERS)[0] < 0.05

@@ -85,25 +85,6 @@ def test_each_refusal_holds_just_beyond_its_border():
     assert assessed(replace(ASK, max_latency_ms=1), facts=Measurements(None, None)).accepted
 
 
-def test_what_is_answered_is_as_documented():
-    assert assessed().wire == {
-        "accepted": True,
-        "score": 0.725,
-        "confidence": 0.9,
-        "rejection_reason": None,
-        "skill_matches": [
-            {"skill_id": "s", "skill_name": "Skill", "score": 0.5, "reasons": ["shares the words french"]}
-        ],
-        "matched_tags": ["french"],
-        "latency_estimate_ms": 100,
-        "queue_depth": 0,
-        "subscores": {"skill": 0.5, "io": 1.0, "performance": 1.0, "load": 1.0, "cost": 1.0},
-    }
-    unknown = assessed(facts=Measurements(), score=0.0).wire
-    assert (unknown["skill_matches"], unknown["matched_tags"]) == ([], [])
-    assert (unknown["latency_estimate_ms"], unknown["queue_depth"], unknown["subscores"]["load"]) == (None, None, 0.5)
-
-
 def test_an_unhealthy_agent_ranks_lower():
     well, worse = assessed(score=0.2, slug="well"), assessed(score=0.5, slug="worse", health=Agent.Health.DEGRADED)
     gone = assessed(score=0.9, slug="gone", health=Agent.Health.UNAVAILABLE)

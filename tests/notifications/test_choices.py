@@ -9,7 +9,6 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import READ, WRITE
-from apps.agents.models import Agent
 from apps.conversations.sessions import commands
 from apps.engine import accept
 from apps.notifications import choices, listening, wording
@@ -43,19 +42,6 @@ def test_channels_hear_of_what_they_chose(ada, bob, echo, countdown, add):
     assert told(off) == []
     assert not Notification.objects.exclude(channel__user=ada).exists()
     assert not signed_in(bob).is_notified
-
-
-def test_agents_of_other_workspaces_stay_chosen(ada, bob, echo, countdown, add, monkeypatch):
-    monkeypatch.setattr(choices, "MOST_AGENTS", 1)
-    channel = add("webhook", url=HOOK, agents={str(countdown.pk): ["failed"]})
-    Agent.objects.filter(pk=countdown.pk).update(access="workspace", workspace=bob.personal_workspace)
-    channel.agents = {str(echo.pk): []}
-    CHANNELS.store(ada.principal, channel)
-    channel = Channel.objects.get()
-    channel.name = "Renamed"
-    CHANNELS.store(ada.principal, channel)
-    kept = {str(countdown.pk): ["failed"], str(echo.pk): []}
-    assert Channel.objects.get(name="Renamed").agents == kept, "hidden ones do not count"
 
 
 def test_a_first_channel_counts_for_older_sessions(ada, echo, add):

@@ -181,19 +181,6 @@ async def test_a_session_is_pinned_and_seen_only_grows(ada_calls, marked):
     assert await Event.objects.acount() == 1, "a mark is no event"
 
 
-async def test_wrong_marks_are_refused_by_field(ada_calls, marked):
-    for body, named in [({"pinned": "yes"}, "pinned"), ({"seen": -1}, "seen"), ({"starred": True}, "starred")]:
-        answer = await ada_calls.put(f"/sessions/{marked}/mark", body)
-        assert (answer.status, answer.fields) == (422, [named]), body
-    assert not await SessionMark.objects.aexists()
-
-
-async def test_marks_are_deleted_with_their_session(ada_calls, marked):
-    await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": True})
-    assert (await ada_calls.delete(f"/sessions/{marked}")).status == 204
-    assert not await SessionMark.objects.aexists()
-
-
 # The workspace of one request.
 
 

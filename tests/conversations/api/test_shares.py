@@ -205,6 +205,9 @@ async def test_anybody_reads_the_shared_page(ada_calls, talk):
     assert not any(secret in text for secret in SECRETS)
     assert (page["X-Robots-Tag"], page["Cache-Control"]) == ("noindex, nofollow", "no-store")
     assert page["Referrer-Policy"] == "no-referrer"
+    file = await db.run(opened, text.partition('href="/shared/')[2].partition('"')[0].join(("/shared/", "")))
+    assert b"".join(file.streaming_content) == b"hello"
+    assert file["Content-Disposition"].startswith("attachment")
     await ada_calls.delete(f"/sessions/{talk.pk}/shares/{share['id']}")
     gone, never = await db.run(opened, page_path(share)), await db.run(opened, "/shared/never-given")
     assert (gone.status_code, without_nonces(gone.content)) == (404, without_nonces(never.content))

@@ -111,6 +111,23 @@ LOGGED = {
     "rate": (EventType.FEEDBACK, {"rating": 5}),
 }
 
+SLOT = {"name": "format", "schema": telling.FORMAT}
+TOLD = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "By the way."}]}
+DONE = {
+    "work": lambda one: one.write(telling.work),
+    "start": lambda one: one.write(telling.token, "", EventType.AGENT_TOKEN_START),
+    "stop": lambda one: one.write(telling.token, "", EventType.AGENT_TOKEN_END),
+    "mixed_with_picture": lambda one: one.chunk("mixed", telling.picture()),
+    "ask": lambda one: one.write(telling.status, "input-required", "Which format?", slot=SLOT),
+    "answer": lambda one: one.say("PDF", taskId=str(one.receipt.task)),
+    "lengthen": lambda one: setattr(one, "words", "An answer " * 400),
+    "manage": lambda one: commands.rename_session(one.user.principal, one.session, "A name"),
+    "archive": lambda one: commands.archive_session(one.user.principal, one.session),
+    "unarchive": lambda one: commands.unarchive_session(one.user.principal, one.session),
+    "fork": lambda one: fork(one.user.principal, one.session, read(one.session).last_event, reason="fork"),
+    "tell": lambda one: one.log(EventType.AGENT_MESSAGE, {"message": TOLD, "agent": one.other.pk}),
+}
+
 
 class Session:
     """Steps of one task in a session; each writes to the record."""
@@ -125,6 +142,8 @@ class Session:
                 self.chunk(step, PIECES[step])
             elif step in LOGGED:
                 self.log(*LOGGED[step])
+            elif step in DONE:
+                DONE[step](self)
             else:
                 getattr(self, step)()
             yield
@@ -145,35 +164,13 @@ class Session:
     def chunk(self, name, piece):
         self.write(telling.chunk, name, piece, append=name in self.provisional(), last=False)
 
-    def mixed_with_picture(self):
-        self.chunk("mixed", telling.picture())
-
     def say(self, words="Go on", **more):
         message = telling.said(words, contextId=read(self.session).context_id, **more)
         self.receipt = accept.accept(self.user.principal, self.agent, message)
 
-    def work(self):
-        self.write(telling.work)
-
-    def start(self):
-        self.write(telling.token, "", EventType.AGENT_TOKEN_START)
-
     def word(self):
         self.words += "**word** "
         self.write(telling.token, "**word** ")
-
-    def stop(self):
-        self.write(telling.token, "", EventType.AGENT_TOKEN_END)
-
-    def ask(self):
-        slot = {"name": "format", "schema": telling.FORMAT}
-        self.write(telling.status, "input-required", "Which format?", slot=slot)
-
-    def answer(self):
-        self.say("PDF", taskId=str(self.receipt.task))
-
-    def lengthen(self):
-        self.words = "An answer " * 400
 
     def complete(self):
         told = {"artifacts": self.provisional(), "usage": {"inputTokens": 12, "outputTokens": 30}}
@@ -188,26 +185,9 @@ class Session:
         self.log(EventType.AGENT_FAILED, {"discarded": self.provisional(), "code": "failed"})
         self.log(EventType.AGENT_STATUS, {"state": "failed"})
 
-    def manage(self):
-        commands.rename_session(self.user.principal, self.session, "A name")
-
     def switch(self):
         own = read(self.session).agent == self.agent
         commands.switch_agent(self.user.principal, self.session, self.other if own else self.agent)
-
-    def archive(self):
-        commands.archive_session(self.user.principal, self.session)
-
-    def unarchive(self):
-        commands.unarchive_session(self.user.principal, self.session)
-
-    def fork(self):
-        source = read(self.session)
-        fork(self.user.principal, source, source.last_event, reason="fork")
-
-    def tell(self):
-        message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "By the way."}]}
-        self.log(EventType.AGENT_MESSAGE, {"message": message, "agent": self.other.pk})
 
 
 ACTS = [

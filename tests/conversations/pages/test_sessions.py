@@ -296,6 +296,14 @@ def test_tasks_of_others_get_no_message(bob_browser, bob, echo, finished):
     assert Message.objects.filter(parts__0__text="mine now").count() == 0
 
 
+def test_earlier_turns_and_branches_are_their_owners_alone(ada, echo, finished, ada_browser, bob_browser):
+    edited = fork(ada.principal, read(finished.context), 0, reason="edit")
+    telling.begun(ada, echo, "something else", contextId=edited.context_id)
+    for ending in ("earlier?before=2", "branches?at=1"):
+        address = f"/sessions/{finished.context}/{ending}"
+        assert [one.get(address).status_code for one in (ada_browser, bob_browser)] == [200, 404], ending
+
+
 def test_token_is_of_whoever_is_signed_in(ada, echo):
     strict = Client(enforce_csrf_checks=True)
     assert strict.get("/token").json()["user"] == ""
