@@ -21,13 +21,7 @@ from rest_framework.request import Request
 
 from apps.accounts import request_signatures
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.authentication import (
-    ApiKeyAuthentication,
-    BadCredentials,
-    NotSigned,
-    OpenStream,
-    api_key_principal,
-)
+from apps.accounts.authentication import ApiKeyAuthentication, BadCredentials, NotSigned, OpenStream, api_key_principal
 from apps.accounts.keys import KeyRefused, make_key, rotate_key
 from apps.accounts.models import UsedNonce
 from apps.accounts.principals import KEYS, READ, WRITE

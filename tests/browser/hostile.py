@@ -22,13 +22,7 @@ ADDRESSES = (
     f"blob:{AWAY}/1",
     "//elsewhere.invalid/seen",
 )
-MARKDOWN = (
-    "[press]({})",
-    "<{}>",
-    "![seen]({})",
-    "[press][there]\n\n[there]: {}",
-    '[press](<{}> "a title")',
-)
+MARKDOWN = ("[press]({})", "<{}>", "![seen]({})", "[press][there]\n\n[there]: {}", '[press](<{}> "a title")')
 
 MARKUP = (
     f"<script>{RUN}</script>",

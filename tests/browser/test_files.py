@@ -7,17 +7,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from tests.browser.agents import PAGE
-from tests.browser.doing import (
-    SESSION,
-    Held,
-    artifact,
-    begin,
-    heard,
-    say,
-    session_of,
-    until,
-    wait,
-)
+from tests.browser.doing import SESSION, Held, artifact, begin, heard, say, session_of, until, wait
 
 PIECES = "**/api/v1/uploads/*"
 GONE = re.compile("draft were not kept")

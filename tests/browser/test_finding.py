@@ -4,18 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.doing import (
-    SESSION,
-    Held,
-    artifact,
-    echoed,
-    entry,
-    heard,
-    live,
-    say,
-    settled,
-    wait,
-)
+from tests.browser.doing import SESSION, Held, artifact, echoed, entry, heard, live, say, settled, wait
 
 
 def chosen(page):
