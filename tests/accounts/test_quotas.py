@@ -84,7 +84,7 @@ print(sum(counter.add("ada", limit)[0] <= limit for _ in range(limit)))
 
 
 @pytest.mark.services("counts are shared by a Redis", only=True)
-@pytest.mark.parametrize("limit", [20, 100, 1_000])
+@pytest.mark.parametrize("limit", [20, 1_000])
 def test_a_limit_is_exact_across_processes(store, settings, limit):
     command = [sys.executable, "-c", PROCESS, os.environ["CHANNEL_LAYER_URL"], settings.INSTALLATION, str(limit)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -95,35 +95,6 @@ def test_a_limit_is_exact_across_processes(store, settings, limit):
     taken = sum(int(process.communicate(timeout=120)[0]) for process in processes)
     assert 0.9 * limit <= taken <= limit
     assert taken == limit or limit > 100
-
-
-@pytest.mark.services("counts are shared by a Redis", only=True)
-@pytest.mark.parametrize("limit", [5, 1_000])
-def test_processes_that_share_a_redis_count_together(store, clock, limit):
-    counters = [RequestCounter() for _ in range(4)]
-    taken = sum(counter.add("ada", limit)[0] <= limit for _ in range(limit) for counter in counters)
-    assert 0.9 * limit <= taken <= limit
-    assert sum(counter.add("bob", limit)[0] <= limit for counter in counters) == 4
-    assert all(counter.count_of("ada") >= 0.9 * limit for counter in counters)
-
-
-@pytest.mark.services("counts are shared by a Redis", only=True)
-def test_a_caller_beyond_the_limit_costs_redis_nothing(store, clock, settings):
-    counter = RequestCounter()
-    used = [counter.add("ada", 3)[0] for _ in range(9)]
-    assert used == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert store.hgetall(f"{settings.INSTALLATION}:requests:{int(clock[0] // 60)}") == {b"ada": b"4"}
-
-
-@pytest.mark.services("counts are shared by a Redis", only=True)
-def test_counts_of_past_minutes_are_forgotten(store, clock, settings):
-    one, other = RequestCounter(), RequestCounter()
-    one.count("ada", 1)
-    clock[0] += 60
-    other.count("ada", 1)
-    with pytest.raises(QuotaExceeded):
-        one.count("ada", 1)
-    assert all(0 < store.ttl(key) <= 120 for key in store.keys(f"{settings.INSTALLATION}:*"))
 
 
 def test_without_its_redis_a_process_counts_alone(settings, clock):

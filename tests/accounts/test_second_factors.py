@@ -22,11 +22,11 @@ PASSWORD = "correct horse"
 SECURITY = "/settings/security"
 
 
-def options_in(page) -> dict:
+def options_in(page):
     return json.loads(re.search(r'id="js_data"[^>]*>(.*?)</script>', page.text, re.DOTALL)[1])
 
 
-def totp(secret: str, steps: int = 0) -> str:
+def totp(secret, steps=0):
     """The code of an app (RFC 6238), some steps of 30 seconds from now."""
     counter = struct.pack(">Q", int(time.time() // 30) + steps)
     digest = hmac.digest(base64.b32decode(secret), counter, "sha1")
@@ -34,15 +34,15 @@ def totp(secret: str, steps: int = 0) -> str:
     return f"{(int.from_bytes(digest[offset : offset + 4]) & 0x7FFFFFFF) % 10**6:06}"
 
 
-def sign_in(client: Client, user: User):
+def sign_in(client, user):
     return client.post("/sign-in", {"username": user.email, "password": PASSWORD}, follow=True)
 
 
-def is_signed_in(browser: Client) -> bool:
+def is_signed_in(browser):
     return browser.get("/inbox").status_code == 200
 
 
-def confirm(client: Client, address: str):
+def confirm(client, address):
     """Open a page that asks for the password first."""
     asked = client.get(address, follow=True)
     assert asked.redirect_chain[-1][0].startswith("/confirm?")
@@ -50,7 +50,7 @@ def confirm(client: Client, address: str):
 
 
 @pytest.fixture
-def app(ada, ada_browser) -> str:
+def app(ada, ada_browser):
     """The secret of Ada's authenticator app."""
     page = confirm(ada_browser, f"{SECURITY}/app/add")
     secret = re.search(r'id="totp-secret">([A-Z2-7]+)<', page.text)[1]
@@ -60,7 +60,7 @@ def app(ada, ada_browser) -> str:
 
 
 @pytest.fixture
-def passkey(ada, ada_browser) -> Passkey:
+def passkey(ada, ada_browser):
     """Ada's passkey."""
     made = Passkey()
     page = confirm(ada_browser, f"{SECURITY}/passkeys/add")
@@ -69,7 +69,7 @@ def passkey(ada, ada_browser) -> Passkey:
     return made
 
 
-def use_at_sign_in(client: Client, passkey: Passkey, **more: str):
+def use_at_sign_in(client, passkey, **more):
     options = client.get("/sign-in/passkey", headers={"Accept": "application/json"}).json()["request_options"]
     return client.post("/sign-in/passkey", {"credential": passkey.used(options), **more})
 

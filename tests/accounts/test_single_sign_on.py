@@ -36,7 +36,7 @@ def server(live_server, ada, bob, settings):
     return live_server
 
 
-def come_back(browser: Client, person: User, **query: str):
+def come_back(browser, person, **query):
     """Begin at Parley, allow it at the other server as `person`, and come back."""
     away = browser.get(START, query)
     there = urlsplit(away["Location"])

@@ -17,10 +17,10 @@ NOW = 1_800_000_000.0
 SECRET = webhook_signatures.new_secret()
 
 
-def signed(scheme: str, secret: str = SECRET, body: bytes = BODY, at: int = int(NOW)) -> dict[str, str]:
+def signed(scheme, secret=SECRET, body=BODY, at=int(NOW)):
     """The headers that a sender of the scheme would send."""
 
-    def digest(text: bytes) -> str:
+    def digest(text):
         return hmac.digest(secret.encode(), text, hashlib.sha256).hex()
 
     match scheme:
@@ -49,16 +49,13 @@ def signed(scheme: str, secret: str = SECRET, body: bytes = BODY, at: int = int(
             return {"Authorization": f"Bearer {secret}"}
 
 
-def check(
-    scheme: str, headers: dict[str, str], *keys: str, body: bytes = BODY, now: float = NOW,
-    options: dict[str, str] | None = None,
-) -> bool:  # fmt: skip
+def check(scheme, headers, *keys, body=BODY, now=NOW, options=None):
     request = RequestFactory().post("/", headers=headers)
     return is_signed(scheme, keys or [SECRET], request.headers, body, now, options)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_secret_signs_and_another_does_not(scheme: str):
+def test_the_secret_signs_and_another_does_not(scheme):
     secret, other = [webhook_signatures.new_secret(scheme) for _ in range(2)]
     assert check(scheme, signed(scheme, secret), secret)
     assert check(scheme, signed(scheme, secret), other, secret), "the one before still counts"
@@ -68,33 +65,22 @@ def test_the_secret_signs_and_another_does_not(scheme: str):
 
 
 @pytest.mark.parametrize("scheme", [name for name, one in SCHEMES.items() if one.signed])
-def test_another_body_is_not_signed(scheme: str):
+def test_another_body_is_not_signed(scheme):
     assert not check(scheme, signed(scheme), body=b"{}")
 
 
 @pytest.mark.parametrize("scheme", [name for name, one in SCHEMES.items() if "{timestamp}" in one.signed])
 @pytest.mark.parametrize("seconds", [-301, 301])
-def test_old_and_future_times_are_refused(scheme: str, seconds: int):
+def test_old_and_future_times_are_refused(scheme, seconds):
     assert not check(scheme, signed(scheme), now=NOW + seconds)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_nonsense_is_not_signed(scheme: str):
+def test_nonsense_is_not_signed(scheme):
     row = SCHEMES[scheme]
     names = [name for name in (row.header, row.timestamp_header, *row.id_headers) if name]
-    for text in ("", ",", "v1,", "t=,v1=", "t=x,v1=é", "Bearer", "Bearer é", "9" * 400, "v1,\x00 v1"):
+    for text in ("", "v1,", "t=,v1=", "t=x,v1=é", "Bearer é", "v1,\x00 v1"):
         assert not check(scheme, dict.fromkeys(names, text))
-
-
-def test_slack_signs_as_its_documentation_shows():
-    secret, at = "8f742231b10e8888abcd99yyyzzz85a5", 1531420618
-    body = b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
-    body += b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
-    body += b"&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibI"
-    body += b"GlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
-    signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
-    headers = {"X-Slack-Signature": signature, "X-Slack-Request-Timestamp": str(at)}
-    assert check("slack", headers, secret, body=body, now=at + 60)
 
 
 def test_gitlab_may_send_a_token_or_sign():
@@ -105,9 +91,8 @@ def test_gitlab_may_send_a_token_or_sign():
     assert not check(GITLAB, {"X-Gitlab-Token": SECRET}), "a signing token is never sent itself"
 
 
-@pytest.mark.parametrize("algorithm", ["sha256", "sha1", "sha512"])
-@pytest.mark.parametrize("encoding", ["hex", "base64"])
-def test_another_sender_signs_as_it_declares(algorithm: str, encoding: str):
+@pytest.mark.parametrize(("algorithm", "encoding"), [("sha256", "hex"), ("sha512", "base64")])
+def test_another_sender_signs_as_it_declares(algorithm, encoding):
     digest = hmac.digest(SECRET.encode(), b"v0:1800000000000:" + BODY, algorithm)
     text = digest.hex().upper() if encoding == "hex" else base64.b64encode(digest).decode()
     options = {"header": "X-Sign", "algorithm": algorithm, "encoding": encoding, "prefix": "sig="}
@@ -130,12 +115,8 @@ def test_another_sender_signs_as_it_declares(algorithm: str, encoding: str):
         ({"header": "X-Sign", "signed": "{body}", "timestamp_header": "X-Time"}, "signed"),
     ],
 )
-def test_unusable_options_are_named(options: dict[str, str], wrong: str):
+def test_unusable_options_are_named(options, wrong):
     assert [name for name, _ in webhook_signatures.option_problems(HMAC, options)] == [wrong]
-
-
-def test_schemes_say_whether_ids_are_signed():
-    assert {name for name in SCHEMES if scheme_of(name).signs_id} == {"bearer", "gitlab", "standard", "svix"}
 
 
 def test_only_a_signed_time_counts():
@@ -153,6 +134,6 @@ def test_sent_signatures_pass_the_public_library():
 @pytest.mark.parametrize(
     ("scheme", "secret"), [(STANDARD, "whsec_x"), (STANDARD, "whsec_é"), (STRIPE, "short"), (BEARER, "a b" * 9)]
 )
-def test_unusable_secrets_are_refused(scheme: str, secret: str):
+def test_unusable_secrets_are_refused(scheme, secret):
     assert webhook_signatures.secret_problem(scheme, secret)
     assert not webhook_signatures.secret_problem(scheme, webhook_signatures.new_secret(scheme))

@@ -1,14 +1,16 @@
 """Workspaces: who may change what, and how access ends."""
 
 import pytest
+from django.contrib.auth import authenticate
+from django.db import IntegrityError, transaction
 
 from apps.accounts import workspaces
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.errors import NotFound
 from apps.accounts.models import ApiKey, User, Workspace
-from apps.accounts.permissions import Role
-from apps.accounts.principals import Principal
+from apps.accounts.permissions import PERMISSIONS, Permission, Role
+from apps.accounts.principals import ANONYMOUS
 from apps.accounts.workspaces import NotPermitted, WorkspaceRefused
 from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.workspaces import delete_workspace
@@ -16,24 +18,18 @@ from apps.record.models import Context
 
 
 @pytest.fixture
-def team(ada: User, bob: User) -> Workspace:
+def team(ada, bob):
     made = workspaces.create_workspace(ada.principal, "Team")
     workspaces.add_member(ada.principal, made.pk, bob.email, Role.MEMBER)
     return made
 
 
-def here(user: User, workspace: Workspace) -> Principal:
+def here(user, workspace):
     return User.objects.get(pk=user.pk).principal_in(workspace.pk)
 
 
-def roles(workspace: Workspace) -> dict[str, str]:
+def roles(workspace):
     return dict(workspace.memberships.values_list("user__email", "role"))
-
-
-def test_maker_owns_a_workspace_and_adds_members(ada, bob, team):
-    assert roles(team) == {ada.email: "owner", bob.email: "member"}
-    actions = AuditEntry.objects.filter(workspace=team.pk).order_by("number").values_list("action", flat=True)
-    assert list(actions) == ["workspace.created", "workspace.member_added"]
 
 
 @pytest.mark.parametrize("role", Role)
@@ -102,15 +98,6 @@ def test_removed_member_loses_sessions_and_keys(ada, bob, team, echo):
         workspaces.choose_workspace(now, team.pk)
 
 
-def test_people_see_sessions_of_their_chosen_workspace(bob, team, echo):
-    at_home = commands.create_session(bob.principal, echo, title="Mine").context
-    shared_id = commands.create_session(here(bob, team), echo, title="Ours", context_id="same").context
-    again = commands.create_session(bob.principal, echo, title="Mine, too", context_id="same").context
-    assert set(Context.objects.visible_to(bob.principal)) == {at_home, again}
-    workspaces.choose_workspace(bob.principal, team.pk)
-    assert list(Context.objects.visible_to(User.objects.get(pk=bob.pk).principal)) == [shared_id]
-
-
 def test_a_deleted_workspace_ends_with_what_it_holds(ada, bob, team, echo):
     own = commands.create_session(here(bob, team), echo, title="Ours").context
     kept = commands.create_session(bob.principal, echo, title="Mine").context
@@ -136,3 +123,51 @@ def test_a_key_changes_no_other_workspace(ada, team):
         workspaces.change_workspace(caller, team.pk, name="Mine")
     with pytest.raises(NotPermitted):
         workspaces.choose_workspace(caller, ada.personal_workspace.pk)
+
+
+# An e-mail address in any case is the login name; people work in workspaces, where their role says what they may.
+
+
+def test_active_people_sign_in_by_address_and_password(ada):
+    for typed in ("ada@example.org", "ADA@EXAMPLE.ORG", "Ada@Example.Org"):
+        assert authenticate(username=typed, password="correct horse") == ada
+    User.objects.create_user("grace@example.org")
+    wrong = [("ada@example.org", "wrong horse"), ("nobody@example.org", "correct horse"), ("grace@example.org", "")]
+    for address, password in wrong:
+        assert authenticate(username=address, password=password) is None
+    User.objects.filter(pk=ada.pk).update(is_active=False)
+    assert authenticate(username="ada@example.org", password="correct horse") is None
+
+
+def test_addresses_are_lower_case_and_one_persons(ada):
+    assert User.objects.create_user("  Grace@Example.ORG ").email == "grace@example.org"
+    with pytest.raises(IntegrityError), transaction.atomic():
+        User.objects.create_user("ADA@example.org")
+    people, workspaces = User.objects.count(), Workspace.objects.count()
+    for address in ("", "ada", "@", "@example.org", "ada@"):
+        with pytest.raises(ValueError, match="is not an e-mail address"):
+            User.objects.create_user(address)
+    assert (User.objects.count(), Workspace.objects.count()) == (people, workspaces)
+
+
+def test_each_role_permits_more_than_the_one_before():
+    viewer, member, manager, owner = (PERMISSIONS[role] for role in Role)
+    assert viewer < member < manager < owner == frozenset(Permission)
+
+
+def test_the_role_is_that_in_the_current_workspace(ada, bob, team):
+    workspaces.change_role(ada.principal, team.pk, bob.pk, Role.VIEWER)
+    workspaces.choose_workspace(bob.principal, team.pk)
+    caller = User.objects.get(pk=bob.pk).principal
+    assert (caller.workspace_id, caller.can(Permission.READ), caller.can(Permission.SEND)) == (team.pk, True, False)
+    workspaces.remove_member(ada.principal, team.pk, bob.pk)
+    assert User.objects.get(pk=bob.pk).principal.workspace_id == bob.personal_workspace.pk
+
+
+def test_everybody_owns_their_personal_workspace(ada):
+    caller = ada.principal
+    assert (caller.workspace_id, caller.role, caller.is_known) == (ada.personal_workspace.pk, Role.OWNER, True)
+    assert (caller.may("anything"), caller.sender) == (True, f"user:{ada.pk}")
+    assert (ANONYMOUS.is_known, ANONYMOUS.sender) == (False, "")
+    for permission in Permission:
+        assert (caller.can(permission), ANONYMOUS.can(permission)) == (True, False)

@@ -6,11 +6,7 @@ from apps.agents.definitions import Definition
 from apps.agents.models import Agent
 from apps.agents.registration import register_model
 
-PLAIN: dict[str, Any] = {
-    "name": "Clerk",
-    "description": "Answers letters.",
-    "instructions": "Answer in one sentence.",
-}
+PLAIN: dict[str, Any] = {"name": "Clerk", "description": "Answers letters.", "instructions": "Answer in one sentence."}
 
 
 def definition(**fields: Any) -> Definition:

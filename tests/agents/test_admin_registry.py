@@ -5,7 +5,6 @@ from django.contrib.auth.models import Group
 from django.urls import reverse
 
 from apps.agents.models import Agent
-from apps.agents.registration import house_workspace, register_hosted
 
 pytestmark = pytest.mark.django_db
 
@@ -14,7 +13,7 @@ LIST = "admin:agents_agent_changelist"
 HELLO = "examples.agents.hello:Hello"
 
 
-def form(**values) -> dict[str, object]:
+def form(**values):
     empty = dict.fromkeys(("name", "description", "version", "input_modes", "output_modes", "workspace"), "")
     standing = {
         "slug": "greeter", "kind": "hosted", "handler": HELLO, "is_enabled": "on", "skills": "[]", "capabilities": "{}",
@@ -36,34 +35,20 @@ def change(client, agent, **values):
     return client.post(page.request["PATH_INFO"], {**sent, **values})
 
 
-def errors(answer) -> dict[str, list[str]]:
+def errors(answer):
     assert answer.status_code == 200
     return answer.context["adminform"].form.errors
 
 
-def test_empty_fields_are_the_handlers(admin_client):
-    assert add(admin_client).status_code == 302
-    agent, described = Agent.objects.get(), register_hosted("described", HELLO)
-    fields = "name", "description", "version", "skills", "input_modes", "output_modes", "retry_safe", "time_limit"
-    for field in fields:
-        assert getattr(agent, field) == getattr(described, field)
-    assert agent.workspace == house_workspace()
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "sentence"),
-    [
-        ("handler", "apps.nowhere:Echo", "cannot be imported"),
-        ("skills", '[{"id": "s"}]', "Write a list of skills"),
-        ("capabilities", "[1]", "Write an object"),
-        ("capabilities", '{"extensions": [{"description": "no uri"}]}', "as a list of objects"),
-        ("capabilities", '{"extensions": [{"uri": "u", "params": {"n": 9007199254740993}}]}', "could not be signed"),
-        ("extended_card", '{"name": "another"}', "Write an object"),
-        ("time_limit", "0", "greater than or equal to 0.1"),
-    ],
-)
-def test_a_wrong_value_is_refused_at_its_field(admin_client, field, value, sentence):
-    assert sentence in " ".join(errors(add(admin_client, **{field: value}))[field])
+def test_wrong_values_are_refused_at_their_fields(admin_client):
+    wrong = {
+        "handler": "apps.nowhere:Echo",
+        "skills": '[{"id": "s"}]',
+        "capabilities": '{"extensions": [{"uri": "u", "params": {"n": 9007199254740993}}]}',
+        "extended_card": '{"name": "another"}',
+        "time_limit": "0",
+    }
+    assert errors(add(admin_client, **wrong)).keys() >= wrong.keys()
     assert not Agent.objects.exists()
 
 
@@ -96,10 +81,3 @@ def test_agents_are_reloaded_and_switched_off_and_on(admin_client, echo, ada):
     for action, is_seen in (("disable_selected", False), ("enable_selected", True)):
         press(action)
         assert Agent.objects.visible_to(ada.principal).exists() is is_seen
-
-
-def test_a_list_costs_the_same_at_any_length(admin_client, django_assert_max_num_queries):
-    for number in range(12):
-        register_hosted(f"echo-{number}", HELLO)
-    with django_assert_max_num_queries(8):
-        assert len(admin_client.get(reverse(LIST)).context["cl"].result_list) == 12

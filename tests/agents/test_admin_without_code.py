@@ -5,7 +5,10 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from agentkit.tools import ToolKind
+from apps.accounts.audit_models import AuditEntry
 from apps.agents.models import Agent, AgentVersion, ToolSecret
+from apps.agents.tool_policies import policies_of, policy_for, set_policies
 from tests.agents.definitions import clerk
 
 pytestmark = pytest.mark.django_db
@@ -60,12 +63,12 @@ def action_of(row, name):
     return reverse(f"admin:agents_{row._meta.model_name}_{name}", args=[row.pk])
 
 
-def errors(answer) -> dict[str, list[str]]:
+def errors(answer):
     assert answer.status_code == 200
     return answer.context["adminform"].form.errors
 
 
-def saved(answer) -> Agent:
+def saved(answer):
     assert answer.status_code == 302, errors(answer)
     return Agent.objects.get(slug="clerk")
 
@@ -113,37 +116,11 @@ def test_versions_are_compared_and_downloaded(admin_client):
     beside = admin_client.get(page).content.decode()
     assert "<del>instructions: Answer in one sentence.</del>" in beside
     assert "<ins>instructions: Answer in &lt;three&gt; sentences.</ins>" in beside
-    for nonsense in ("0", "x", "9" * 50, "²"):
-        assert admin_client.get(page, {"against": nonsense}).status_code == 200
+    assert admin_client.get(page, {"against": "9" * 50}).status_code == 200
     file = admin_client.get(action_of(version, "download"))
     assert file["Content-Disposition"] == 'attachment; filename="clerk-2.yaml"'
     assert "instructions: Answer in <three> sentences.\n" in file.content.decode()
     assert "s3cret" not in file.content.decode()
-
-
-@pytest.mark.parametrize(
-    ("values", "field", "sentence"),
-    [
-        ({"tools": ["nothing"]}, "tools", "nothing is not one of the available choices"),
-        ({"servers": [server(url="http://10.0.0.1/mcp")]}, "mcp_servers", "private network"),
-        ({"servers": [server(secret="two\nlines")]}, "mcp_servers", "rows that are marked"),
-        ({"skills-TOTAL_FORMS": "many"}, "skills", "ManagementForm"),
-        ({"skills-TOTAL_FORMS": "5000"}, "skills", "at most 100"),
-    ],
-)
-def test_a_wrong_value_is_refused_at_its_field(admin_client, values, field, sentence):
-    found = errors(add(admin_client, **values))
-    assert list(found) == [field]
-    assert sentence in " ".join(found[field])
-    assert not Agent.objects.exists()
-
-
-def test_a_lost_tool_is_named_until_removed(admin_client):
-    agent = clerk(tools=["calculate"])
-    AgentVersion.objects.filter(agent=agent).update(content={**agent.current_version.content, "tools": ["gone"]})
-    assert "gone: no longer available" in admin_client.get(page_of(agent)).content.decode()
-    assert "There is no tool gone." in errors(change(admin_client, agent, tools=["gone"]))["tools"][0]
-    saved(change(admin_client, agent))
 
 
 def test_unseen_versions_are_not_overwritten(admin_client, admin_user):
@@ -165,11 +142,10 @@ def test_a_secret_stays_until_replaced_forgotten_or_deleted(admin_client):
     assert "saved, not shown" in page
     for sent, kept in (
         (server(), ["opensesame"]),
-        (server(secret="second"), ["second"]),
         (server(url="https://other.example.org/mcp"), []),
-        (server(secret="third"), ["third"]),
+        (server(secret="second"), ["second"]),
         (server(forget="on"), []),
-        (server(secret="fourth"), ["fourth"]),
+        (server(secret="third"), ["third"]),
     ):
         saved(change(admin_client, agent, servers=[sent]))
         assert [one.secret for one in ToolSecret.objects.all()] == kept
@@ -205,11 +181,57 @@ def test_each_right_is_needed_for_its_act(client, django_user_model, admin_clien
     assert Agent.objects.get().current_version.number == AgentVersion.objects.count() == 2
 
 
-def test_pages_cost_the_same_with_many_versions(admin_client, django_assert_max_num_queries):
-    for number in range(8):
-        agent = clerk(instructions=f"Number {number}.")
-    versions = reverse("admin:agents_agentversion_changelist")
-    with django_assert_max_num_queries(8):
-        assert len(admin_client.get(versions).context["cl"].result_list) == 8
-    with django_assert_max_num_queries(20):
-        admin_client.get(page_of(agent))
+# Which policy holds for a tool, and who may set it.
+
+
+SERVERS = [{"url": "https://tools.example.org/mcp"}]
+
+
+@pytest.mark.parametrize(
+    ("policies", "kind", "name", "declared", "expected"),
+    [
+        ({}, "mcp", "send", False, "run"),
+        ({}, "function", "send", True, "ask"),
+        ({"mcp:*": "ask"}, "mcp", "send", False, "ask"),
+        ({"mcp:*": "ask"}, "function", "send", False, "run"),
+        ({"mcp:*": "ask", "send": "never"}, "mcp", "send", False, "never"),
+        ({"*": "run", "send_*": "ask_two"}, "mcp", "send_all", False, "ask_two"),
+        ({"send": "run"}, "function", "send", True, "run"),
+        ({"*": "run"}, "function", "send", True, "ask"),
+        ({"*": "never"}, "function", "send", True, "never"),
+        ({"sen?": "run", "?end": "never"}, "mcp", "send", False, "never"),
+    ],
+)
+def test_the_most_exact_policy_counts(policies, kind, name, declared, expected):
+    assert policy_for(policies, ToolKind(kind), name, declared) == expected
+
+
+@pytest.mark.django_db
+def test_a_first_mcp_servers_tools_ask():
+    agent = clerk()
+    assert policies_of(agent) == {}
+    clerk(mcp_servers=SERVERS)
+    assert policies_of(agent) == {"mcp:*": "ask"}
+    set_policies(agent, {"mcp:*": "run"}, None)
+    clerk(mcp_servers=[*SERVERS, {"url": "https://more.example.org/mcp"}])
+    assert policies_of(agent) == {"mcp:*": "run"}
+
+
+@pytest.mark.django_db
+def test_the_audit_has_each_policy_that_operators_set(admin_client):
+    agent = clerk()
+    address = reverse("admin:agents_agent_change", args=[agent.pk])
+    assert admin_client.post(address, form(opened=1, tool_policies="mcp:*=ask\nread_file=never")).status_code == 302
+    assert policies_of(agent) == {"mcp:*": "ask", "read_file": "never"}
+    assert "read_file=never" in admin_client.get(address).text
+    assert admin_client.post(address, form(opened=2, tool_policies="read_file=ask")).status_code == 302
+    set_by = AuditEntry.objects.filter(group="tool_policy").order_by("number").values_list("action", "details")
+    assert [(action.partition(".")[2], said["tool"]) for action, said in set_by] == [
+        ("set", "mcp:*"),
+        ("set", "read_file"),
+        ("removed", "mcp:*"),
+        ("set", "read_file"),
+    ]
+    refused = admin_client.post(address, form(opened=2, tool_policies="read_file=perhaps"))
+    assert refused.status_code == 200
+    assert policies_of(agent) == {"read_file": "ask"}

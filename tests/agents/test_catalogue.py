@@ -1,17 +1,12 @@
 """The catalogue of agents, the page of each, and how people add remote agents and make their own."""
 
-import ast
-import datetime
 import io
 import json
-import re
-import shlex
 
 import pytest
 from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
-from django.utils import timezone
 from PIL import Image
 
 from apps.accounts import workspaces
@@ -19,12 +14,10 @@ from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import Membership, User
 from apps.agents.definitions import Definition, tool_server_headers
 from apps.agents.models import Agent
-from apps.agents.pages import mcp_clients
 from apps.agents.registration import register_hosted
 from apps.agents.tool_policies import policies_of
 from apps.engine.handlers import Impairment
 from apps.installation.models import NetworkAllowance, SharedToolServer
-from apps.record.execution import Run
 from apps.remote.health_checks import health_problem
 from apps.remote.models import RemoteAgent, RemoteCredential
 from apps.web import allowances
@@ -32,47 +25,12 @@ from parley import outbound
 from tests.clients import telling
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.conftest import cards_at, outward  # noqa: F401 fixtures
-from tests.stack import ROOT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TYPING = {"HX-Request": "true"}
-
-
-def took(user, agent, *seconds, state="done"):
-    for at, each in enumerate(seconds):
-        receipt = telling.finished(user, agent)
-        began = timezone.now() + datetime.timedelta(minutes=at)
-        ended = began + datetime.timedelta(seconds=each)
-        Run.objects.filter(task=receipt.task).update(state=state, started_at=began, finished_at=ended)
-
-
-def test_typing_replaces_the_list_and_the_address(ada_browser, echo, countdown):
-    answer = ada_browser.get("/agents", {"q": "count", "tag": "", "skill": ""}, headers=TYPING)
-    assert [words in answer.text for words in ("<html", "/agents/countdown", "/agents/echo")] == [False, True, False]
-    for asked, address in [
-        ({"q": "count"}, "?q=count"),
-        ({"q": ""}, ""),
-        ({"q": "a&b\r\nX-Y: z"}, "?q=a%26b%0D%0AX-Y%3A+z"),
-        ({"category": "Numbers"}, "?category=Numbers"),
-    ]:
-        assert ada_browser.get("/agents", asked, headers=TYPING)["HX-Replace-Url"] == f"/agents{address}"
-
-
-@pytest.mark.services("the newest turns are found by SQL")
-def test_response_times_are_of_newest_succeeded_turns(ada_browser, ada, echo):
-    def seconds() -> list[int]:
-        return [round(one) for one in ada_browser.get("/agents/echo").context["response_times"].seconds]
-
-    took(ada, echo, 2, 4, 3)
-    took(ada, echo, 500, state="failed")
-    assert seconds() == [2, 4, 3]
-    took(ada, echo, *range(1, 33))
-    assert seconds() == list(range(3, 33))
-
 
 def test_agents_are_listed_by_category_and_use(ada_browser, ada, echo, countdown):
-    def listed() -> list[tuple[str, list[str]]]:
+    def listed():
         groups = ada_browser.get("/agents").context["found"].groups
         return [(name, [agent.slug for agent in agents]) for name, agents in groups]
 
@@ -103,46 +61,6 @@ def test_unwell_agents_say_so_and_why_to_operators(ada_browser, ada, echo):
     for changed, told in (({"health": "degraded"}, "Often fails"), ({"activity": "paused"}, "Paused")):
         Agent.objects.update(**changed)
         assert told in ada_browser.get("/agents").text
-
-
-def test_examples_are_words_and_whole_in_samples(ada_browser, echo, settings):
-    def examples(*given: str) -> None:
-        Agent.objects.filter(pk=echo.pk).update(skills=[{**echo.skills[0], "examples": given}])
-
-    def words(number: str) -> str:
-        page = ada_browser.get("/agents/echo", {"example": number})
-        return re.search('data-words="(.*?)"', page.text)[1]
-
-    examples('{"city": "Lisbon"}', "[1, 2]", "Four nights in Lisbon", "{braces} are fine")
-    assert [words(number) for number in ("0", "1")] == ["Four nights in Lisbon", "{braces} are fine"]
-    assert [words(number) for number in ("2", "-1", "9" * 400, "²")] == [""] * 4
-    assert ada_browser.get("/agents/echo/try").context["console"]["path"] == "/a2a/echo"
-    for example in ('{"city": "Lisbon"}', 'it\'s "quoted" $HOME `id` </pre> \\'):
-        examples(example)
-        page = ada_browser.get("/agents/echo")
-        samples = dict(page.context["samples"])
-        command = shlex.split(samples["curl"])
-        assert (command[2], "Authorization: Bearer YOUR-KEY" in command) == (
-            f"{settings.PUBLIC_BASE_URL}/a2a/echo",
-            True,
-        )
-        assert json.loads(command[-1])["params"]["message"]["parts"][0]["text"] == example
-        ast.parse(samples["Python"])
-        assert ("YOUR-KEY" in samples["Python"], "</pre> \\" in page.text) == (True, False)
-
-
-def test_offered_agents_show_lines_for_mcp_clients(ada_browser, echo, settings):
-    def lines() -> list[tuple[str, str]]:
-        return ada_browser.get("/agents/echo").context["mcp_clients"]
-
-    assert lines() == []
-    Agent.objects.filter(pk=echo.pk).update(mcp_tools="agent")
-    assert (len(lines()) > 5, all(f"{settings.PUBLIC_BASE_URL}/mcp" in line for _, line in lines())) == (True, True)
-    settings.OAUTH_OPEN_REGISTRATION = False
-    assert lines() == []
-    page = (ROOT / "docs" / "doors" / "mcp.md").read_text()
-    for name, line in mcp_clients.connections("http://127.0.0.1:8000/mcp"):
-        assert f"- **{name}**: `{line}`" in page
 
 
 def add(page, **form):
@@ -193,20 +111,6 @@ def test_operator_allows_a_private_address_with_the_agent(ada_browser, served, s
     assert not NetworkAllowance.objects.exists()
     assert add(admin_client, **form).status_code == 302
     assert list(NetworkAllowance.objects.values_list("entry", "added_by")) == [(entry, admin_user.pk)]
-
-
-def test_problem_is_said_at_its_field(ada_browser, outward):  # noqa: F811
-    for form, field in [
-        ({}, "url"),
-        ({"url": "nonsense"}, "url"),
-        ({"url": "https://agents.invalid/"}, "url"),
-        ({"url": "https://a.example/" + "x" * 3000}, "url"),
-        ({"card": "{"}, "card"),
-        ({"card": '{"skills": []}'}, "card"),
-    ]:
-        response = add(ada_browser, **form)
-        assert (response.status_code, list(response.context["form"].errors)) == (200, [field]), form
-        assert ("Traceback" in response.text, f'id="id_{field}_error"' in response.text) == (False, True)
 
 
 def test_changed_cards_and_taken_slugs_are_shown_again(ada_browser, served, ada, echo):
@@ -267,13 +171,7 @@ def test_person_makes_an_agent_in_versions(ada_browser, ada):
     assert agent.skills[0]["examples"] == ["Write to my bank", "Write to a friend"]
     assert "Write to a friend" in ada_browser.get("/?agent=letter-writer&part=tries").text
     for more in ({}, {"keep_thoughts": "on"}):
-        change(
-            ada_browser,
-            instructions="Write short letters.",
-            starters="Write to my bank\
-Write to a friend",
-            **more,
-        )
+        change(ada_browser, instructions="Write short letters.", **more)
     agent.refresh_from_db()
     assert (agent.current_version.number, agent.keep_thoughts) == (2, True)
     assert ada_browser.post("/agents/letter-writer/edit", FORM | {"opened": 1}).status_code == 422, "it is stale"
@@ -328,16 +226,15 @@ def test_draft_is_tried_without_saving_it(ada_browser, ada, bob):
 
 
 def test_picture_is_drawn_anew(ada_browser):
-    for kind in ("PNG", "JPEG", "WEBP"):
-        written = io.BytesIO()
-        Image.new("RGB", (400, 300), "red").save(written, kind)
-        drawing = written.getvalue()
-        make(ada_browser, name=kind, drawing=SimpleUploadedFile("a", drawing + b"<script>", "text/html"))
-        shown = ada_browser.get(f"/agents/{kind.lower()}/picture")
-        assert (shown["Content-Type"], shown["X-Content-Type-Options"]) == ("image/png", "nosniff")
-        assert Image.open(io.BytesIO(shown.content)).size == (192, 192)
-        assert b"<script>" not in shown.content
-    for content in (b"", b"<svg/>", b"GIF89a", drawing[:60]):
+    written = io.BytesIO()
+    Image.new("RGB", (400, 300), "red").save(written, "JPEG")
+    drawing = written.getvalue()
+    make(ada_browser, name="Red", drawing=SimpleUploadedFile("a", drawing + b"<script>", "text/html"))
+    shown = ada_browser.get("/agents/red/picture")
+    assert (shown["Content-Type"], shown["X-Content-Type-Options"]) == ("image/png", "nosniff")
+    assert Image.open(io.BytesIO(shown.content)).size == (192, 192)
+    assert b"<script>" not in shown.content
+    for content in (b"<svg/>", drawing[:60]):
         assert make(ada_browser, drawing=SimpleUploadedFile("a.png", content, "image/png")).status_code == 422, content
 
 

@@ -29,7 +29,7 @@ def check(signature, payload, private, algorithm=""):
     signing.verify(signature, payload, public, algorithm or private["alg"])
 
 
-def encoded(value) -> str:
+def encoded(value):
     content = value if isinstance(value, bytes) else json.dumps(value).encode()
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 

@@ -5,21 +5,12 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
-from agentkit import SkillHandler
 from apps.agents.definitions import as_yaml
 from apps.agents.models import RESERVED_SLUGS, Agent
 from apps.agents.registration import house_workspace, register_hosted
 from tests.agents.definitions import clerk, definition
 
 pytestmark = pytest.mark.django_db
-
-
-class Worker(SkillHandler):
-    listed = False
-    category = "Inner work"
-
-    def on_request(self, task):
-        return "done"
 
 
 ECHO = "examples.agents.echo:Echo"
@@ -46,36 +37,12 @@ def test_registering_again_keeps_the_policies(ada):
     assert register_hosted("hers", ECHO, workspace=ada.personal_workspace).workspace == ada.personal_workspace
 
 
-def test_operators_change_how_lists_show_an_agent():
-    assert Agent.objects.filter(listed=False).count() == 0
-    handler = "tests.agents.test_registering:Worker"
-    worker = register_hosted("worker", handler)
-    assert (worker.listed, worker.category) == (False, "Inner work")
-    call_command("register_agent", "worker", "--handler", handler, "--listed", "--category=Tests", "--position=2")
-    again = register_hosted("worker", handler)
-    assert (again.listed, again.category, again.pinned) == (True, "Tests", 2)
-    call_command("register_agent", "other", "--handler", handler, "--no-listed", "--category=")
-    other = Agent.objects.get(slug="other")
-    assert (other.listed, other.category, other.pinned) == (False, "", None)
-    for options in (["--position=0"], [f"--category={'x' * 41}"]):
-        with pytest.raises(CommandError, match=r"^(category|pinned): "):
-            call_command("register_agent", "other", "--handler", handler, *options)
-
-
-@pytest.mark.parametrize(
-    ("slug", "handler", "sentence"),
-    [
-        ("echo", "echo", r"'echo' names no handler: write it as package\.module:Name\."),
-        ("echo", "examples.nowhere:Echo", r"The module 'examples\.nowhere' .* cannot be imported"),
-        ("echo", "examples.agents.echo:Nobody", r"has no 'Nobody': check the name after the colon\."),
-        ("echo", "apps.agents.models:Agent", "neither"),
-        *((slug, ECHO, r"slug: .*Choose another") for slug in sorted(RESERVED_SLUGS)),
-        *((slug, ECHO, "^slug: ") for slug in ("Echo", "echo_1", "echo/x", "é", "echo\n", "e" * 64)),
-    ],
-)
-def test_a_wrong_handler_or_slug_is_refused(slug, handler, sentence):
-    with pytest.raises(CommandError, match=sentence):
-        call_command("register_agent", slug, "--handler", handler)
+def test_a_wrong_handler_or_slug_is_refused():
+    handlers = "echo", "examples.nowhere:Echo", "examples.agents.echo:Nobody", "apps.agents.models:Agent"
+    slugs = *RESERVED_SLUGS, "Echo", "echo/x", "é", "echo\n", "e" * 64
+    for slug, handler in [*(("echo", handler) for handler in handlers), *((slug, ECHO) for slug in slugs)]:
+        with pytest.raises(CommandError):
+            call_command("register_agent", slug, "--handler", handler)
     assert not Agent.objects.exists()
 
 
@@ -96,19 +63,9 @@ def test_agents_are_registered_from_files(capsys, tmp_path):
     assert capsys.readouterr().out == "Clerk is registered at /a2a/clerk (everybody, without signing in).\n"
     call_command("register_agent", "clerk", "--from", str(path))
     assert agent.versions.count() == 1
-    for text, sentence in [
-        ("name: Clerk", r"description: Field required\."),
-        ("- a list", r"Write a mapping"),
-        ("kind: hosted\nname: Clerk\ndescription: D\ninstructions: I", r"kind: .*not permitted"),
-    ]:
-        path.write_text(text)
-        with pytest.raises(CommandError, match=sentence):
-            call_command("register_agent", "another", "--from", str(path))
-    for options, sentence in (
-        ([str(tmp_path / "nowhere")], "Cannot read"),
-        ([str(path), "--handler", ECHO], "not allowed"),
-    ):
-        with pytest.raises(CommandError, match=sentence):
+    path.write_text("name: Clerk")
+    for options in ([str(path)], [str(tmp_path / "nowhere")], [str(path), "--handler", ECHO]):
+        with pytest.raises(CommandError):
             call_command("register_agent", "another", "--from", *options)
     assert not Agent.objects.filter(slug="another").exists()
 

@@ -9,10 +9,13 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.agents import cards, versions
+from apps.agents import cards
+from apps.agents.definitions import MAX_FILE_BYTES, Definition, as_yaml
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import register_hosted, register_model, revert
-from tests.agents.definitions import clerk, definition
+from parley import outbound
+from parley.outbound.targets import Allowed
+from tests.agents.definitions import PLAIN, clerk, definition
 
 pytestmark = pytest.mark.django_db
 
@@ -20,7 +23,7 @@ ECHO = "examples.agents.echo:Echo"
 HELLO = "examples.agents.hello:Hello"
 
 
-def numbers(agent) -> list[int]:
+def numbers(agent):
     return list(agent.versions.order_by("number").values_list("number", flat=True))
 
 
@@ -79,15 +82,6 @@ def test_going_back_makes_a_new_version(ada):
     ]
 
 
-def test_no_agent_goes_back_to_what_cannot_work():
-    first = clerk("asker", agents=[clerk("helper").slug]).current_version
-    agent = clerk("asker")
-    Agent.objects.get(slug="helper").delete()
-    with pytest.raises(ValidationError, match="There is no agent helper"):
-        revert(first, None)
-    assert numbers(agent) == [1, 2]
-
-
 @pytest.mark.services("two transactions wait for each other")
 @pytest.mark.django_db(transaction=True)
 def test_two_changes_at_once_make_two_versions():
@@ -105,8 +99,77 @@ def test_two_changes_at_once_make_two_versions():
     assert agent.current_version.number == 3
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_version_is_looked_up_once(django_assert_num_queries):
-    key = clerk().current_version_id
-    with django_assert_num_queries(1):
-        assert versions.version_at(key) is versions.version_at(key)
+# What an agent without code may contain; errors are at their field.
+
+
+def problems(**fields):
+    with pytest.raises(ValidationError) as caught:
+        register_model("clerk", definition(**fields))
+    return {field: " ".join(messages) for field, messages in caught.value.message_dict.items()}
+
+
+FULL = {
+    **PLAIN,
+    "instructions": "Answer in one sentence.\n\nBe kind: no shouting.",
+    "model": "small-model",
+    "temperature": 0.0,
+    "max_tokens": 500,
+    "max_steps": 3,
+    "tools": ["current_time", "calculate"],
+    "mcp_servers": [{"url": "https://tools.example.org/mcp", "header": "X-Key"}],
+    "agents": ["echo"],
+    "skills": [{"name": "Sort mail", "description": "Sorts.", "tags": ["mail"], "examples": ["Sort this: …"]}],
+    "streaming": False,
+}
+
+
+def test_a_definition_is_read_as_it_was_written(echo):
+    register_model("clerk", Definition.read(FULL))
+    read = Definition.from_yaml(as_yaml(Definition.read(FULL).content))
+    assert read == Definition.read(FULL)
+    assert "instructions: |-\n  Answer in one sentence.\n\n  Be kind: no shouting.\n" in as_yaml(read.content)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "sentence"),
+    [
+        ({"instructions": "  "}, "instructions", "cannot be empty"),
+        ({"instructions": "a\0b"}, "instructions", "without control characters"),
+        ({"temperature": 2.5}, "temperature", "less than or equal to 2"),
+        ({"tools": ["nothing"]}, "tools", "Available tools: calculate, current_time, read_file."),
+        ({"tools": ["calculate", "calculate"]}, "tools", "Listed twice: calculate."),
+        ({"agents": ["clerk"]}, "agents", "An agent cannot call itself."),
+        ({"agents": ["nobody"]}, "agents", "There is no agent nobody."),
+        ({"mcp_servers": [{"url": "http://127.0.0.1/mcp"}]}, "mcp_servers", "private network"),
+        ({"mcp_servers": [{"url": "file:///etc/passwd"}]}, "mcp_servers", "http"),
+        ({"mcp_servers": [{"url": "https://a.example.org", "header": "A: b"}]}, "mcp_servers", "0.header: "),
+        ({"mcp_servers": [{"url": "https://a.example.org", "secret": "s"}]}, "mcp_servers", "0.secret: "),
+        ({"skills": [{"name": "A", "description": "a"}] * 2}, "skills", "Two skills have the id a."),
+        ({"unknown": 1}, "unknown", "not permitted"),
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_field(fields, field, sentence):
+    found = problems(**fields)
+    assert list(found) == [field]
+    assert sentence in found[field]
+
+
+def test_operators_may_open_a_private_tool_server(monkeypatch):
+    monkeypatch.setattr(outbound, "_guard", outbound.Guard(Allowed.read(["127.0.0.1"])))
+    clerk(mcp_servers=[{"url": "http://127.0.0.1:9/mcp"}])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[1, 2]", "Write a mapping"),
+        ("a: [", "This is not valid YAML (line 1)"),
+        ("!!python/object/apply:os.system ['true']", "This is not valid YAML"),
+        ("name: x" + " " * MAX_FILE_BYTES, "larger than 200,000 bytes"),
+    ],
+    ids=["list", "open", "tag", "large"],
+)
+def test_a_file_that_is_no_definition_is_refused(text, sentence):
+    with pytest.raises(ValidationError) as caught:
+        Definition.from_yaml(text)
+    assert sentence in " ".join(caught.value.messages)

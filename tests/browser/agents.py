@@ -5,17 +5,7 @@ import os.path
 
 import fpdf
 
-from agentkit import (
-    Artifact,
-    Completed,
-    Failed,
-    InputRequired,
-    Outcome,
-    Rejected,
-    SkillHandler,
-    TaskContext,
-    tool,
-)
+from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, Rejected, SkillHandler, TaskContext, tool
 from agentkit.llm import LlmWorker, UseTool, scripted
 from tests.clients.telling import PNG
 

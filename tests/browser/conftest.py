@@ -57,27 +57,27 @@ def whole_chromium(chromium: Browser) -> Iterator[Browser]:
     browser.close()
 
 
-def register(server: Stack) -> None:
-    places = {one.__name__.lower(): f"{one.__module__}:{one.__name__}" for one in (*agents.ALL, hostile.Hostile)}
-    lines = [
-        "from django.core.management import call_command",
-        "from apps.agents.models import Agent",
-        *(f"call_command('register_agent', '{slug}', handler='{place}')" for slug, place in places.items()),
-        "Agent.objects.filter(slug__in=['storyteller', 'hostile']).update(keep_thoughts=True)",
-        "Agent.objects.filter(slug__in=['asking', 'filing']).update(sign_artifacts=True)",
-    ]
-    server.manage("shell", "-v0", "-c", "\n".join(lines))
+PLACES = {one.__name__.lower(): f"{one.__module__}:{one.__name__}" for one in (*agents.ALL, hostile.Hostile)}
+REGISTER = f"""
+from io import StringIO
+from django.core.management import call_command
+from apps.agents.models import Agent
+for slug, place in {PLACES}.items():
+    call_command("register_agent", slug, handler=place, stdout=StringIO())
+Agent.objects.filter(slug__in=["storyteller", "hostile"]).update(keep_thoughts=True)
+Agent.objects.filter(slug__in=["asking", "filing"]).update(sign_artifacts=True)
+"""
 
 
 @pytest.fixture(scope="package")
-def parley(server: Stack) -> Stack:
-    register(server)
+def everybody(server: Stack) -> list[Person]:
+    return list(people.make(server, MOST_PEOPLE, REGISTER))
+
+
+@pytest.fixture(scope="package")
+def parley(server: Stack, everybody: list[Person]) -> Stack:
+    """With the agents of these tests."""
     return server
-
-
-@pytest.fixture(scope="package")
-def everybody(parley: Stack) -> list[Person]:
-    return list(people.make(parley, MOST_PEOPLE))
 
 
 @pytest.fixture

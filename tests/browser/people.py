@@ -61,8 +61,8 @@ class Person:
         return self.api("GET", f"/sessions/{session}")
 
 
-def make(parley: Stack, count: int) -> Iterator[Person]:
-    """So many people, then an operator without a key."""
-    script = MAKE.format(password=PASSWORD, count=count, admin=parley.admin_email)
+def make(parley: Stack, count: int, before: str = "") -> Iterator[Person]:
+    """So many people, then an operator without a key, after a script that prints nothing: a process costs seconds."""
+    script = before + MAKE.format(password=PASSWORD, count=count, admin=parley.admin_email)
     for line in parley.manage("shell", "-v0", "-c", script).stdout.splitlines():
         yield Person(parley.url, *json.loads(line))

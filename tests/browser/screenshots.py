@@ -17,7 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 django.setup()  # before the imports that need models
 
 from tests.browser import people  # noqa: E402
-from tests.browser.conftest import register  # noqa: E402
+from tests.browser.conftest import REGISTER  # noqa: E402
 from tests.browser.people import Person  # noqa: E402
 from tests.browser.views import CSV, views  # noqa: E402
 from tests.chromium import CHROMIUM  # noqa: E402
@@ -34,8 +34,7 @@ def take(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     README_PICTURES.mkdir(exist_ok=True)
     with running() as parley, sync_playwright() as playwright:
-        register(parley)
-        ada, bob, *_ = people.make(parley, 2)
+        ada, bob, *_ = people.make(parley, 2, REGISTER)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         take_readme_pictures(browser, bob)
         wanted = list(views(ada))

@@ -1,8 +1,6 @@
 """The client's modules in a browser: they lose and repeat nothing."""
 
-from tests.browser.conftest import OpenBrowser
 from tests.browser.doing import until, wait
-from tests.browser.people import Person
 
 FOLLOW = """async (since) => {
   const { Follower } = await import("/static/js/client/follow.js");
@@ -27,7 +25,7 @@ NO_SOCKETS = """window.WebSocket = class {
 }"""
 
 
-def test_client_modules_lose_and_repeat_nothing(open_browser: OpenBrowser, ada: Person, complaints: list[str]) -> None:
+def test_client_modules_lose_and_repeat_nothing(open_browser, ada, complaints):
     # A lost connection resumes, over a WebSocket or, where none opens, over a stream
     for way in ("socket", "stream"):
         page = open_browser().new_page()
@@ -39,7 +37,7 @@ def test_client_modules_lose_and_repeat_nothing(open_browser: OpenBrowser, ada: 
         page.evaluate(FOLLOW, "")
         until(page, STATE, "live")
         sessions = []
-        for _ in range(3):
+        for _ in range(2):
             sessions.append(ada.begin("countdown", "20", wait=False)[0])
             until(page, HEARD, [sessions[-1], 3])
             page.evaluate("follower.lose()")

@@ -1,38 +1,32 @@
 """The consoles of agents and of the client API."""
 
-import json
-import re
+from playwright.sync_api import expect
 
-from playwright.sync_api import Locator, Page, Request, expect
-
-from tests.browser.conftest import OpenBrowser
 from tests.browser.doing import clipboard, sign_in, sign_out
-from tests.browser.people import PASSWORD, Person
+from tests.browser.people import PASSWORD
 
 
-def choose(page: Page, method: str) -> None:
+def choose(page, method):
     page.get_by_label("Method").select_option(label=method)
 
 
-def send(page: Page) -> Locator:
+def send(page):
     before = page.locator(".exchange").count()
     page.get_by_role("button", name="Send", exact=True).click()
     expect(page.locator(".exchange")).to_have_count(before + 1)
     return page.locator(".exchange").first
 
 
-def ended(exchange: Locator, words: str) -> None:
+def ended(exchange, words):
     expect(exchange.locator(".exchange-state")).to_contain_text(words)
     expect(exchange.get_by_role("button", name="Stop reading")).to_be_hidden()
 
 
-def test_console_sends_requests_and_shows_answers(
-    open_browser: OpenBrowser, ada: Person, complaints: list[str]
-) -> None:
+def test_console_sends_requests_and_shows_answers(open_browser, ada, complaints):
     page = open_browser(storage_state=None, permissions=["clipboard-read", "clipboard-write"]).new_page()
     page.goto("/sign-in?next=/agents/echo/try")
     sign_in(page, ada.email, PASSWORD)
-    made: list[Request] = []
+    made = []
     page.on("request", lambda request: made.append(request) if "/a2a/" in request.url else None)
     choose(page, "SendMessage")
     page.get_by_label("Message").fill('<b>it\'s</b> "me"')
@@ -57,23 +51,6 @@ def test_console_sends_requests_and_shows_answers(
     exchange = send(page)
     ended(exchange, "error -32001")
     expect(exchange.locator(".sign-failed")).to_be_visible()
-    page.locator("#body").fill("{oops")
-    expect(page.locator("#body-problem")).to_contain_text("This is not valid JSON")
-    count = len(made)
-    page.get_by_role("button", name="Send", exact=True).click()
-    expect(page.locator("#body")).to_be_focused()
-    assert len(made) == count
-    page.get_by_role("button", name="Reset").click()
-    choose(page, "SendMessage")
-
-    # Manual edits survive a changed message
-    request = json.loads(page.locator("#body").input_value())
-    request["params"]["message"] |= {"messageId": "my-own", "metadata": {"a": 1}}
-    page.locator("#body").fill(json.dumps(request))
-    page.get_by_label("Message").fill("other words")
-    changed = json.loads(page.locator("#body").input_value())["params"]["message"]
-    assert changed["parts"] == [{"text": "other words"}]
-    assert (changed["messageId"], changed["metadata"]) == ("my-own", {"a": 1})
 
     # A stream is shown live; after Stop, Cancel ends the task
     page.goto("/agents/countdown/try")
@@ -86,25 +63,9 @@ def test_console_sends_requests_and_shows_answers(
     canceled = page.locator(".exchange").first
     expect(canceled.locator(".came")).to_contain_text("TASK_STATE_CANCELED")
 
-    # The client API's console uses the sign-in
-    page.goto("/api/v1/docs")
-    operation = page.locator("#operations-sessions-sessions_create")
-    operation.locator(".opblock-summary-control").click()
-    operation.get_by_role("button", name="Try it out").click()
-    operation.locator("textarea").first.fill('{"agent": "hello", "title": "From the page"}')
-    with page.expect_response(re.compile(r"/api/v1/sessions$")) as answered:
-        operation.get_by_role("button", name="Execute").click()
-    assert answered.value.status == 201
-    expect(operation.locator(".live-responses-table")).to_contain_text("From the page")
-
-    # Without a connection it says so; signing out elsewhere ends the token
+    # Signing out elsewhere ends the token
     page.goto("/agents/echo/try")
     ended(send(page), "200 OK")
-    page.context.set_offline(True)
-    exchange = send(page)
-    ended(exchange, "No response")
-    expect(exchange.locator(".exchange-note")).to_contain_text("The connection was lost")
-    page.context.set_offline(False)
     elsewhere = open_browser(storage_state=page.context.storage_state()).new_page()
     elsewhere.goto("/agents")
     sign_out(elsewhere)

@@ -1,18 +1,15 @@
 """Conversations: first answers, streaming, questions, other agents, and scrolling."""
 
 import re
-from pathlib import Path
-from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.agents import STORY
-from tests.browser.conftest import OpenBrowser
 from tests.browser.doing import SESSION, begin, echoed, heard, messages, say, settled, sign_in, sign_out, stop, until
-from tests.browser.people import PASSWORD, Person
+from tests.browser.people import PASSWORD
 
 
-def test_newcomer_signs_in_writes_and_signs_out(open_browser: OpenBrowser, ada: Person) -> None:
+def test_newcomer_signs_in_writes_and_signs_out(open_browser, ada):
     page = open_browser(storage_state=None).new_page()
     page.goto("/")
     sign_in(page, ada.email, PASSWORD)
@@ -39,15 +36,7 @@ def test_newcomer_signs_in_writes_and_signs_out(open_browser: OpenBrowser, ada: 
     page.wait_for_url(SESSION)
     heard(page, "and another")
     expect(page.locator(".from-user .verbatim")).to_have_text("One <b>line</b>,\nand another")
-    say(page, "مرحبا بالعالم")
-    expect(messages(page)).to_have_count(4)
-    direction = "element => getComputedStyle(element.closest('.prose')).direction"
-    assert [one.evaluate(direction) for one in page.locator(".from-user p").all()] == ["ltr", "rtl"]
-    say(page, "\n\n".join(f"Paragraph {number} of a long message." for number in range(300)))
-    last, session = page.locator(".from-user").last, page.url
-    last.get_by_role("button", name="Show all").press("Enter")
-    expect(last.get_by_role("button", name="Show all")).to_have_count(0)
-    expect(last).to_be_focused()
+    session = page.url
     sign_out(page)
     page.goto(session)
     expect(page).to_have_url(re.compile("/sign-in"))
@@ -81,7 +70,7 @@ LINE = """(path) => new Promise((done) => {
 })"""
 
 
-def assert_loaded_is_as_live(page: Page) -> None:
+def assert_loaded_is_as_live(page):
     """What is fetched is what was fetched before, with all patches."""
     settled(page)
     page.reload()
@@ -93,7 +82,7 @@ def assert_loaded_is_as_live(page: Page) -> None:
     assert page.evaluate(APPLY, [*patches, *patches]) == loaded, "what comes again changes nothing"
 
 
-def test_words_stream_stop_and_fail_in_place(page: Page) -> None:
+def test_words_stream_stop_and_fail_in_place(page):
     page.add_init_script(NOTE_WHAT_STREAMS)
     begin(page, "countdown", "Count down from 900")
     made = page.locator("#items .made")
@@ -163,16 +152,16 @@ SEEN_TO = """async () => {
 """Whether what a page does with a question that comes was done."""
 
 
-def told(page: Page, words: str) -> list[Any]:
+def told(page, words):
     until(page, "(words) => told.some(([, one]) => one.includes(words))", words)
     return [one for one in page.evaluate("told") if words in one[1]]
 
 
-def kept(page: Page, words: str) -> None:
+def kept(page, words):
     until(page, "(words) => JSON.stringify(localStorage).includes(words)", words)
 
 
-def test_questions_and_answers_are_announced_once(page: Page, go: Path) -> None:
+def test_questions_and_answers_are_announced_once(page, go):
     page.add_init_script(LISTEN)
     begin(page, "interviewer", f"Ask me something {go}")
     heard(page, "Let me")
@@ -201,7 +190,7 @@ def test_questions_and_answers_are_announced_once(page: Page, go: Path) -> None:
     assert page.evaluate("told") == [], "a page that is opened again is read by whoever reads it"
 
 
-def test_answers_are_kept_until_sent_except_secrets(page: Page, csv: Path, complaints: list[str]) -> None:
+def test_answers_are_kept_until_sent_except_secrets(page, csv, complaints):
     begin(page, "asking", "A trip")
     first = page.get_by_role("radio", name="First")
     expect(first).to_be_focused()
@@ -249,7 +238,7 @@ def test_answers_are_kept_until_sent_except_secrets(page: Page, csv: Path, compl
     expect(form.get_by_label("Code")).to_have_value("")
 
 
-def test_session_switches_agent_and_readers_stay(page: Page) -> None:
+def test_session_switches_agent_and_readers_stay(page):
     echoed(page, "\n".join(f"line {number}" for number in range(120)))
     page.get_by_role("button", name="Switch").press("Enter")
     page.locator("#switch-to").get_by_role("button", name="Asking").press("Enter")

@@ -1,19 +1,17 @@
 """A newcomer signs in, asks, connects a language model, and asks again."""
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.conftest import OpenBrowser
 from tests.browser.doing import SESSION, messages, say, settled, sign_in, until
 from tests.model_agents import endpoint as endpoints
 from tests.model_agents.endpoint import says
-from tests.stack import Stack
 
 CHANGE = "/admin/installation/modelconnection/"
 FITS = "() => document.documentElement.scrollWidth <= innerWidth"
 NEWCOMER = "newcomer@example.org"
 
 
-def test_newcomer_connects_a_model_and_gets_answers(open_browser: OpenBrowser, parley: Stack) -> None:
+def test_newcomer_connects_a_model_and_gets_answers(open_browser, parley):
     page = open_browser(storage_state=None).new_page()
     page.goto("/")
     password = parley.manage("create_user", NEWCOMER, "--operator").stdout.strip()
@@ -38,7 +36,7 @@ def test_newcomer_connects_a_model_and_gets_answers(open_browser: OpenBrowser, p
             disconnect(page)
 
 
-def connect(page: Page, address: str) -> None:
+def connect(page, address):
     form = page.locator("#connection")
     messages(page).last.get_by_role("link", name="Connect a language model").click()
     form.get_by_role("radio", name="Another OpenAI-compatible endpoint").check()
@@ -51,7 +49,7 @@ def connect(page: Page, address: str) -> None:
     form.get_by_role("button", name="Save").click()
 
 
-def disconnect(page: Page) -> None:
+def disconnect(page):
     page.goto(CHANGE)
     listed = page.locator("#result_list").get_by_role("link", name="127.0.0.1")
     if listed.count():

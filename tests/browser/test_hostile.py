@@ -1,17 +1,13 @@
 """An agent's hostile text runs nothing, loads nothing, and stays in its box."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Request, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import OpenBrowser
 from tests.browser.doing import until
 from tests.browser.hostile import MOST_FIELDS, PAYLOADS
-from tests.browser.people import Person
-from tests.stack import Stack
 
 REFUSED = ("csp", "origin")  # why the browser blocked a request: by our policies or its own
 OWN = ("data", "blob", "chrome", "chrome-extension")  # the last two belong to the PDF viewer
@@ -54,7 +50,7 @@ class Watch:
     broken: list[str] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
 
-    def over(self, context: BrowserContext) -> Page:
+    def over(self, context):
         context.on("request", lambda request: self._asked(request.url))
         context.on("requestfailed", self._failed)
         page = context.new_page()
@@ -65,18 +61,18 @@ class Watch:
         self.pages.append(page)
         return page
 
-    def settle(self) -> None:
+    def settle(self):
         """Wait until each request was sent or blocked, and look for unexpected pages."""
         for page in self.pages:
             page.wait_for_timeout(300)
             self.broken += [f"opened {one.url}" for one in page.context.pages if one not in self.pages]
 
-    def _asked(self, url: str) -> None:
+    def _asked(self, url):
         parts = urlsplit(url)
         if parts.scheme not in OWN and parts.netloc != urlsplit(self.home).netloc:
             self.broken.append(f"asked for {url}")
 
-    def _failed(self, request: Request) -> None:
+    def _failed(self, request):
         if request.failure in REFUSED and (told := f"asked for {request.url}") in self.broken:
             self.broken.remove(told)
 
@@ -92,7 +88,7 @@ BEFORE_ITS_SCRIPT = f"""
 
 
 @pytest.fixture
-def watch(parley: Stack, complaints: list[str]) -> Iterator[Watch]:
+def watch(parley, complaints):
     """Nothing forbidden happens; complaints about blocked requests are expected."""
     watch = Watch(parley.url)
     yield watch
@@ -101,14 +97,12 @@ def watch(parley: Stack, complaints: list[str]) -> Iterator[Watch]:
     complaints.clear()
 
 
-def in_its_box(page: Page) -> None:
+def in_its_box(page):
     assert page.evaluate(OUT_OF_ITS_BOX) == [], page.url
 
 
-def test_hostile_conversation_and_files_stay_in_their_box(
-    open_browser: OpenBrowser, ada: Person, watch: Watch, parley: Stack
-) -> None:
-    assert len(PAYLOADS) > 100
+def test_hostile_conversation_and_files_stay_in_their_box(open_browser, ada, watch, parley):
+    assert len(PAYLOADS) > 60
     session, _ = ada.begin("hostile", f"say {PAYLOADS[0]}")
     for said in PAYLOADS[1:]:
         ada.say(session, f"say {said}")
@@ -198,7 +192,7 @@ def test_hostile_conversation_and_files_stay_in_their_box(
     assert again.evaluate("window.outAtFirst") == []
 
 
-def test_hostile_questions_and_console_stay_boxed(open_browser: OpenBrowser, ada: Person, watch: Watch) -> None:
+def test_hostile_questions_and_console_stay_boxed(open_browser, ada, watch):
     page = watch.over(open_browser())
     for begin in range(0, len(PAYLOADS), MOST_FIELDS):
         asking, _ = ada.begin("hostile", f"ask {begin}")

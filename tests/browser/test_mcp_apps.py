@@ -1,17 +1,15 @@
 """A page of a tool server (MCP Apps) in a session: it speaks with its host, and reaches nothing else."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import FrameLocator, Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.conftest import PHONE, OpenBrowser
+from tests.browser.conftest import PHONE
 from tests.browser.doing import FITS, begin, heard, settled
 from tests.model_agents import endpoint, tool_servers
 from tests.model_agents.endpoint import calls, says
-from tests.stack import Stack
 
 MAKE = """
 from apps.agents.registration import register_model
@@ -33,7 +31,7 @@ NOTHING = "page: no, cookies: no, storage: no, windows: no, server: no, others: 
 
 
 @pytest.fixture
-def clock(parley: Stack) -> Iterator[None]:
+def clock(parley):
     """An agent whose tool has a page."""
     with tool_servers.running(made=partial(tool_servers.clock, HTML)) as tools, endpoint.running() as model:
         parley.manage("shell", "-v0", "-c", MAKE.format(model=model.url, tools=tools.url))
@@ -42,16 +40,16 @@ def clock(parley: Stack) -> Iterator[None]:
         parley.manage("shell", "-v0", "-c", GONE)
 
 
-def use(page: Page) -> None:
+def use(page):
     """Press the frame, so that it takes presses."""
     page.get_by_role("button", name="Use: Tell time").click()
 
 
-def shown(page: Page) -> FrameLocator:
+def shown(page):
     return page.frame_locator("iframe[title='Page of the tool Tell time']")
 
 
-def takes_no_focus(page: Page, complaints: list[str]) -> None:
+def takes_no_focus(page, complaints):
     """Neither the focus nor presses, until a person presses it."""
     app = shown(page)
     words = page.locator("#words")
@@ -74,7 +72,7 @@ def takes_no_focus(page: Page, complaints: list[str]) -> None:
     app.get_by_role("button", name="Write").click()
 
 
-def asks_who_attends(page: Page) -> None:
+def asks_who_attends(page):
     """A question takes no press that was meant for what stood there before."""
     words = page.locator("#words")
     dialog = page.get_by_role("dialog")
@@ -90,7 +88,7 @@ def asks_who_attends(page: Page) -> None:
     words.fill("")
 
 
-def calls_what_is_allowed(page: Page) -> None:
+def calls_what_is_allowed(page):
     """A tool that must be approved asks the person, and is called once."""
     app = shown(page)
     dialog = page.get_by_role("dialog")
@@ -106,11 +104,11 @@ def calls_what_is_allowed(page: Page) -> None:
     expect(page.locator(".app-called")).to_have_text("This page called set_alarm.")
 
 
-def opens_links_by_the_person(page: Page) -> None:
+def opens_links_by_the_person(page):
     """Without a way back; the frame itself leads nowhere."""
     app = shown(page)
     dialog = page.get_by_role("dialog")
-    outside: list[str] = []
+    outside = []
     page.context.on("request", lambda one: outside.append(one.url) if "example.org" in one.url else None)
     use(page)
     with page.expect_console_message(lambda said: "example.org" in said.text and "frame-src" in said.text):
@@ -131,7 +129,7 @@ def opens_links_by_the_person(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, complaints: list[str]) -> None:
+def test_page_works_in_its_frame_alone(page, open_browser, complaints):
     address = begin(page, "clock", "What time is it?")
     heard(page, "It is noon.")
     settled(page)
@@ -146,8 +144,6 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     calls_what_is_allowed(page)
     opens_links_by_the_person(page)
 
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    expect(app.locator("html")).to_have_attribute("data-theme", "dark")
     complaints.clear()
 
     phone = open_browser(PHONE).new_page()

@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.doing import Held
 
@@ -17,7 +17,7 @@ steps:
 """
 
 
-def test_plans_run_pause_and_are_edited(page: Page) -> None:
+def test_plans_run_pause_and_are_edited(page):
     page.goto("/plans")
     script = Held(page, "**/pages/plan.*.js")
     page.locator("main a[href='/plans/trip']").first.click()
@@ -35,10 +35,6 @@ def test_plans_run_pause_and_are_edited(page: Page) -> None:
     page.wait_for_url("**/tasks/*")
     page.get_by_role("link", name="a run of the plan").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Run of Travel plan")
-    page.get_by_label("Start from").select_option("hotel")
-    page.get_by_role("button", name="Run again").click()
-    expect(page.get_by_role("link", name="an earlier run", exact=True)).to_be_visible()
-    expect(page.locator(COMPLETED)).to_be_visible()
 
     # Answered, paused and stopped by keyboard
     page.goto("/plans/research")
@@ -51,16 +47,12 @@ def test_plans_run_pause_and_are_edited(page: Page) -> None:
         choice.check()
         question.get_by_role("button", name="Send answer").press("Enter")
         expect(choice).to_have_count(0)
-    session = page.get_by_role("link", name="Session", exact=True).get_attribute("href")
     page.locator("#pause-it").press("Enter")
     expect(page.locator(".task-state .word")).to_have_text("Paused")
     page.locator("#resume-it").press("Enter")
     expect(page.locator("#pause-it")).to_be_visible()
     page.locator("#cancel-it").press("Enter")
     expect(page.locator("#standing[data-state=canceled]")).to_be_visible()
-    page.goto(f"{session}")
-    for answer in ("small molecules", "MRC-5"):
-        expect(page.locator("#items").get_by_text(answer, exact=True)).to_be_visible()
 
     # Editing shows problems and the picture
     page.goto("/plans/new")

@@ -2,15 +2,13 @@
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import OpenBrowser
-
 DAY = """async () => {
   const { shortTime } = await import(document.querySelector("[href*='js/format']").href);
   return shortTime("2020-01-01T20:00Z");
 }"""
 
 
-def test_theme_and_time_zone_follow_to_other_devices(open_browser: OpenBrowser, complaints: list[str]) -> None:
+def test_theme_and_time_zone_follow_to_other_devices(open_browser, complaints):
     """A page that a browser kept from before does not bring the old theme back."""
     first = open_browser(timezone_id="Europe/Oslo", color_scheme="light").new_page()
     other = open_browser(timezone_id="Europe/Oslo", color_scheme="light").new_page()

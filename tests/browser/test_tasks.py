@@ -3,16 +3,13 @@
 import json
 import re
 import subprocess
-from pathlib import Path
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import expect
 
 from tests.browser.doing import begin, clipboard, elsewhere, heard, messages, settled, until
-from tests.browser.people import Person
-from tests.stack import Stack
 
 
-def test_task_page_is_live_and_acts_once(page: Page, ada: Person, go: Path, complaints: list[str]) -> None:
+def test_task_page_is_live_and_acts_once(page, ada, go, complaints):
     begin(page, "interviewer", f"Ask me something {go}")
     page.locator("#panel-timeline a").click()
     page.wait_for_url("**/tasks/*")
@@ -36,7 +33,7 @@ def test_task_page_is_live_and_acts_once(page: Page, ada: Person, go: Path, comp
     expect(page.get_by_role("button", name="Run again")).to_be_visible()
     assert page.evaluate("document.activeElement.id") == "task-title"
 
-    def unheard(route: Route) -> None:
+    def unheard(route):
         route.fetch()
         route.abort()
 
@@ -44,21 +41,10 @@ def test_task_page_is_live_and_acts_once(page: Page, ada: Person, go: Path, comp
     page.get_by_role("button", name="Run again").click()
     expect(page.locator("#toasts")).to_contain_text("Press Run again when you are back online")
     page.unroute_all()
+    complaints.clear()
     page.get_by_role("button", name="Run again").click()
     page.wait_for_url("**/sessions/*")
     expect(page.locator(".from-user")).to_have_count(2)
-
-    # A signed-out person is told
-    page.goto(f"{page.url}/task")
-    page.get_by_role("button", name="Stop").wait_for()
-    cookies = page.context.cookies()
-    page.context.clear_cookies()
-    expect(page.locator("#toasts")).to_contain_text("You are signed out.")
-    complaints.clear()
-    page.context.add_cookies(cookies)  # type: ignore[arg-type]
-    page.reload()
-    page.get_by_role("button", name="Stop").click()
-    expect(state).to_have_text("Stopped")
 
     # Copied documents are complete, and curl sends the same
     words = "it's $HOME, `whoami` and \\ \"quoted\"\n<<'REQUEST'\nREQUEST" + "x" * 30_000
@@ -80,7 +66,7 @@ def test_task_page_is_live_and_acts_once(page: Page, ada: Person, go: Path, comp
     assert sent["artifacts"][0]["parts"][0]["text"] == words
 
 
-def move(page: Page, index: int) -> None:
+def move(page, index):
     page.locator("#place").evaluate(
         "(place, index) => { place.value = index; place.dispatchEvent(new Event('input', {bubbles: true})); }", index
     )
@@ -90,7 +76,7 @@ def move(page: Page, index: int) -> None:
 SHOWN = "[...document.querySelectorAll('#items .who, #items .prose, #items form label')].map((one) => one.textContent)"
 
 
-def test_player_shows_each_moment_and_forks(page: Page, go: Path) -> None:
+def test_player_shows_each_moment_and_forks(page, go):
     session = begin(page, "interviewer", f"Ask me something {go}")
     go.touch()
     page.get_by_label("Colour").fill("green")
@@ -117,8 +103,6 @@ def test_player_shows_each_moment_and_forks(page: Page, go: Path) -> None:
     page.locator("#transcript").focus()
     page.keyboard.press("Space")
     expect(place).to_have_text(re.compile(r"Event (\d+) of \1$"))
-    page.keyboard.press("ArrowLeft")
-    expect(place).to_contain_text(f"Event {last - 1} of")
     move(page, 0)
     page.get_by_role("button", name="Next message").press("Enter")
     expect(messages(page)).to_have_count(1)
@@ -150,7 +134,7 @@ UP = """(id) => {
 }"""
 
 
-def test_long_session_keeps_page_small_and_readers_place(page: Page, parley: Stack, ada: Person) -> None:
+def test_long_session_keeps_page_small_and_readers_place(page, parley, ada):
     key = parley.manage("shell", "-v0", "-c", MANY.format(email=ada.email, messages=MESSAGES)).stdout.split()[-1]
     session = f"/sessions/{key}"
     page.add_init_script(MOST_ELEMENTS)
@@ -158,7 +142,7 @@ def test_long_session_keeps_page_small_and_readers_place(page: Page, parley: Sta
     end = page.locator(f"#m-{MESSAGES}")
     expect(end).to_be_in_viewport()
 
-    def go_up() -> None:
+    def go_up():
         first = str(messages(page).first.get_attribute("id"))
         before = page.evaluate(UP, first)
         expect(messages(page).first).not_to_have_id(first)
@@ -177,11 +161,3 @@ def test_long_session_keeps_page_small_and_readers_place(page: Page, parley: Sta
     expect(page.locator("#m-401")).to_be_in_viewport()
     expect(page.locator("#m-401")).to_be_focused()
     assert 0 < page.evaluate("mostElements") <= MOST
-
-    # Replay by jumps
-    page.goto(f"{session}/replay?at=1400")
-    expect(page.locator("#place-index")).to_contain_text("Event 1400 of")
-    expect(messages(page).last).to_be_in_viewport()
-    assert page.locator("#items > li").count() <= 100
-    move(page, 3)
-    expect(messages(page)).to_have_count(3)

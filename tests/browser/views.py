@@ -90,7 +90,6 @@ def views(person: Person) -> Iterator[View]:
     session = f"/sessions/{report}"
     yield View("home", "/", drawn("#sessions [data-key]"))
     yield View("sessions", "/?show=all", drawn("#sessions [data-key]"))
-    yield View("archived", "/?show=archived")
     yield View("row-menu", "/", pressed("#sessions [data-more]", "#row-menu"))
     yield View("find", "/", keys("Control+k", "[role=option]"))
     yield View("choose-agent", "/", pressed("#agent-picker", "[role=option]"))
@@ -117,7 +116,6 @@ def views(person: Person) -> Iterator[View]:
     yield View("session-menu", session, pressed("#session-more", "#session-menu"))
     yield View("switch", session, pressed("#switch", "#switch-to"))
     yield View("share", session, menu_entry("share"))
-    yield View("tree-over-a-page", f"/sessions/{story}", menu_entry("tree"))
     yield View("rerun", f"/sessions/{story}/rerun", drawn("#rerun-agent"))
     yield View("tree", f"/sessions/{story}/tree")
     yield View("task", f"/tasks/{task}", drawn("#events tr"))

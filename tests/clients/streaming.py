@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.stack import Stack
+
 JSON = dict[str, Any]
 READ = 2048
 
@@ -102,3 +104,19 @@ class Client:
                 cuts = max(0, cuts - 1)
             except ConnectionError:
                 await asyncio.sleep(0.05)
+
+
+LOGS = """
+import django, json, sys
+django.setup()
+from apps.record.models import Event
+logs = {key: list(Event.objects.filter(context=key).order_by("index").values_list("index", "type"))
+        for key in json.loads(sys.argv[1])}
+print(json.dumps(logs))
+"""
+
+
+def logs_of(stack: Stack, sessions: list[str]) -> dict[str, list[tuple[int, str]]]:
+    """What clients of these sessions should have heard."""
+    found: dict[str, Any] = json.loads(stack.python("-c", LOGS, json.dumps(sessions)).stdout)
+    return {session: [(index, name) for index, name in log] for session, log in found.items()}

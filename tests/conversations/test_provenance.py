@@ -1,23 +1,15 @@
 """An artifact's provenance is complete, and for its owner only."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from agentkit import Artifact as Made
 from agentkit import Completed, InputRequired
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.conversations.forks.forking import fork
 from apps.conversations.provenance import graph
@@ -25,7 +17,6 @@ from apps.conversations.provenance.graph import PROV_RELATIONS, PROV_TYPES, Edge
 from apps.conversations.provenance.traversal import provenance_of
 from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.engine.accept import Receipt
 from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record.content import blobs
 from apps.record.execution import Run
@@ -35,65 +26,53 @@ from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("values are kept by each in its way")]
 
-JSON = dict[str, Any]
-
 CSV = b"compound,effect\na,1.5\nb,2.5\n"
 FILE = {"raw": base64.b64encode(CSV).decode(), "filename": "screening.csv", "mediaType": "text/csv"}
-Ask = Callable[..., Receipt]
 
 
 @dataclass
 class Reading:
     graph: Provenance
 
-    def ends(self, kind: EdgeKind, later: str = "") -> set[tuple[str, str]]:
+    def ends(self, kind, later=""):
         found = {(one.later, one.earlier) for one in self.graph.edges if one.kind == kind}
         return {one for one in found if not later or one[0] == later}
 
-    def of(self, kind: NodeKind) -> dict[str, JSON]:
+    def of(self, kind):
         return {node.id: node.details for node in self.graph.nodes if node.kind == kind}
 
 
-def task(receipt: Receipt) -> str:
+def task(receipt):
     return f"task:{receipt.task}"
 
 
-def made(receipt: Receipt, name: str) -> str:
+def made(receipt, name):
     return f"artifact:{receipt.task}/{name}"
 
 
-def row(receipt: Receipt, name: str) -> Artifact:
+def row(receipt, name):
     return Artifact.objects.select_related("task__context").get(task=receipt.task, artifact_id=name)
 
 
-def read(user: User, receipt: Receipt, name: str, **options: Any) -> Reading:
+def read(user, receipt, name, **options):
     return Reading(provenance_of(user.principal, row(receipt, name), **options))
 
 
-def texts(*names: str) -> list[Made]:
+def texts(*names):
     return [Made([{"text": f"what {name} says"}], name=name, artifact_id=name) for name in names]
 
 
 @pytest.fixture
-def ask(ada: User, echo: Agent) -> Ask:
+def ask(ada, echo):
     """Ada's task; completed if it has artifacts."""
 
-    def asked(
-        parts: list[JSON] | None = None,
-        artifacts: Sequence[Made] = (),
-        *,
-        refers: Sequence[Receipt] = (),
-        parent: Receipt | None = None,
-        context: Context | None = None,
-        agent: Agent = echo,
-        user: User = ada,
-    ) -> Receipt:
-        more: JSON = {"referenceTaskIds": [str(one.task) for one in refers]} if refers else {}
+    def asked(parts=None, artifacts=(), *, refers=(), parent=None, context=None, agent=echo, user=ada):
+        more = {"referenceTaskIds": [str(one.task) for one in refers]} if refers else {}
         if context:
             more["contextId"] = context.context_id
         parts = blobs.store_large(parts or [{"text": "Begin"}])
         message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts, **more}
-        known: JSON = {"parent": parent.task, "sender": f"task:{parent.task}"} if parent else {}
+        known = {"parent": parent.task, "sender": f"task:{parent.task}"} if parent else {}
         receipt = accept.accept(user.principal, agent, message, **known)
         if artifacts:
             end(begin(receipt.run), Completed("Done.", list(artifacts)))
@@ -103,14 +82,14 @@ def ask(ada: User, echo: Agent) -> Ask:
 
 
 @pytest.fixture
-def chain(ask: Ask) -> list[Receipt]:
+def chain(ask):
     """Three tasks that each refer to the previous one; the first has a file."""
     first = ask([{"text": "Look at this"}, FILE], texts("cleaned"))
     second = ask([{"text": "Go on"}], texts("effects"), refers=[first])
     return [first, second, ask([{"text": "Write it up"}], texts("report"), refers=[second])]
 
 
-def test_references_lead_to_the_first_file(ada: User, bob: User, chain: list[Receipt]) -> None:
+def test_references_lead_to_the_first_file(ada, bob, chain):
     first, second, third = chain
     found = read(ada, third, "report")
     names = [(first, "cleaned"), (second, "effects"), (third, "report")]
@@ -142,7 +121,7 @@ def test_references_lead_to_the_first_file(ada: User, bob: User, chain: list[Rec
     assert set(read(ada, third, "report").of(NodeKind.TASK)) == {task(one) for one in chain}, "a circle comes once"
 
 
-def test_questions_and_answers_are_named(ada: User, ask: Ask, echo: Agent) -> None:
+def test_questions_and_answers_are_named(ada, ask, echo):
     parent = ask()
     child = ask([{"text": "Decide"}], parent=parent)
     end(begin(child.run), InputRequired("Yes or no?", "decision"))
@@ -158,7 +137,7 @@ def test_questions_and_answers_are_named(ada: User, ask: Ask, echo: Agent) -> No
     assert found.of(NodeKind.PERSON) == {"person:owner": {"name": "Ada"}}
 
 
-def test_agent_versions_are_named(ada: User, ask: Ask, echo: Agent) -> None:
+def test_agent_versions_are_named(ada, ask, echo):
     first = ask(artifacts=texts("one"))
     register_hosted("echo", "examples.agents.echo:Echo", description="Says it again, and better.")
     echo.refresh_from_db()
@@ -177,7 +156,7 @@ def test_agent_versions_are_named(ada: User, ask: Ask, echo: Agent) -> None:
     assert turns == {"turns": [{"turn": 1, "inputHash": Run.objects.get(task=first.task).input_hash}]}
 
 
-def test_children_and_their_caller_are_connected(ada: User, ask: Ask) -> None:
+def test_children_and_their_caller_are_connected(ada, ask):
     parent = ask([{"text": "Do all of it"}, FILE])
     step = ask([{"text": "The first"}, FILE], texts("cleaned"), parent=parent)
     last = ask([{"text": "The second"}], texts("effects"), parent=parent, refers=[step])
@@ -200,7 +179,7 @@ def test_children_and_their_caller_are_connected(ada: User, ask: Ask) -> None:
     assert senders == {task(parent), "person:owner"}
 
 
-def test_passed_on_content_has_its_origin(ada: User, ask: Ask) -> None:
+def test_passed_on_content_has_its_origin(ada, ask):
     for size in (2_000, settings.INLINE_PART_BYTES + 1):
         long = "x" * size
         parent = ask()
@@ -215,16 +194,7 @@ def test_passed_on_content_has_its_origin(ada: User, ask: Ask) -> None:
     assert {earlier for _, earlier in read(ada, last, "sum").ends(EdgeKind.CAME_FROM)} == {made(first, source)}
 
 
-def test_later_artifacts_are_no_origin(ada: User, ask: Ask) -> None:
-    echoed = [Made([FILE], name="copy", artifact_id="copy")]
-    first = ask([FILE], echoed)
-    last = ask([FILE], echoed, refers=[first])
-    found = read(ada, last, "copy")
-    [(file, source)] = found.ends(EdgeKind.CAME_FROM)
-    assert (found.ends(EdgeKind.GIVEN, task(last)), source) == ({(task(last), file)}, made(first, "copy"))
-
-
-def test_conversations_and_forks_continue(ada: User, ask: Ask) -> None:
+def test_conversations_and_forks_continue(ada, ask):
     first = ask(artifacts=texts("one"))
     talk = Context.objects.get(pk=first.context)
     second = ask(artifacts=texts("two"), context=talk)
@@ -237,7 +207,7 @@ def test_conversations_and_forks_continue(ada: User, ask: Ask) -> None:
     assert set(found.of(NodeKind.TASK)) == {task(first), task(other)}
 
 
-def test_deleted_and_foreign_tasks_are_unavailable(ada: User, bob: User, ask: Ask, echo: Agent) -> None:
+def test_deleted_and_foreign_tasks_are_unavailable(ada, bob, ask, echo):
     first, strange = ask(artifacts=texts("one")), ask(artifacts=texts("his"), user=bob)
     last = ask(artifacts=texts("two"), refers=[first])
     Task.objects.filter(pk=last.task).update(references=[str(first.task), str(strange.task), "no id"])
@@ -251,29 +221,12 @@ def test_deleted_and_foreign_tasks_are_unavailable(ada: User, bob: User, ask: As
     assert found.of(NodeKind.AGENT_VERSION)["agent:echo@1"]["sha256"] == version.sha256
 
 
-def test_queries_do_not_grow_with_a_level(ada: User, ask: Ask) -> None:
-    def asked(number: int) -> int:
-        parent = ask()
-        for _ in range(number):
-            ask([{"text": "One"}, FILE], texts("part"), parent=parent)
-        end(begin(parent.run), Completed("Done.", texts("whole")))
-        artifact = row(parent, "whole")
-        with CaptureQueriesContext(connection) as statements:
-            graph = provenance_of(ada.principal, artifact)
-        assert len([node for node in graph.nodes if node.kind == NodeKind.TASK]) == 1 + number
-        return len(statements)
-
-    assert asked(2) == asked(12) < 25
-
-
-def test_graph_is_bounded_and_says_so(
-    ada: User, ask: Ask, chain: list[Receipt], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_graph_is_bounded_and_says_so(ada, ask, chain, monkeypatch):
     """Also of two fan-outs, where each task of the second refers to each of the first."""
     whole = read(ada, chain[2], "report").graph
     assert not whole.truncated
     assert not read(ada, chain[2], "report", most=len(whole.nodes)).graph.truncated
-    for most in range(1, len(whole.nodes)):
+    for most in (1, len(whole.nodes) - 1):
         part = read(ada, chain[2], "report", most=most).graph
         assert (len(part.nodes), part.truncated) == (most, True)
         known = {node.id for node in part.nodes}

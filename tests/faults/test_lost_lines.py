@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from kombu import Connection
 
-from tests.clients.streaming import Client
-from tests.conversations.api.test_cut_lines import logs_of
+from tests.clients.streaming import Client, logs_of
 from tests.faults.agents import lines_to
 from tests.faults.calling import Caller, text_of
 from tests.faults.conftest import PATIENCE

@@ -224,17 +224,6 @@ async def test_webhooks_of_killed_workers_are_repeated(ada, echo, add, receiver,
     assert await db.run(told, channel) == [("failed", "sent")]
 
 
-async def test_sweep_publishes_only_what_is_due(ada, echo, add, published):
-    channel = await db.run(lambda: add("slack", url="http://127.0.0.1:9/"))
-    await fail(ada, echo)
-    published.clear()
-    await db.run(NOTIFICATIONS_TO_SEND.sweep)
-    assert published == []
-    await db.run(make_due)
-    await db.run(NOTIFICATIONS_TO_SEND.sweep)
-    assert published == [channel.pk]
-
-
 async def test_a_worker_sends_by_itself(worker, ada, echo, add, receiver, monkeypatch):
     monkeypatch.undo()
     await db.run(lambda: add("webhook", url=receiver.url))

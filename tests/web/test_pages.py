@@ -3,20 +3,15 @@
 import gzip
 import re
 import uuid
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles import finders
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import User
-from apps.conversations.public_links import shares
-from apps.engine.accept import Receipt
 from apps.record.models import Context
 from apps.web.service_worker import PRECACHED
 from parley.faces import clock
@@ -53,27 +48,21 @@ def test_worker_forgets_pages_where_people_change(client):
         assert pattern(client, "SIGNING").search(path), path
 
 
-def pattern(client: Client, name: str) -> re.Pattern[str]:
+def pattern(client, name):
     """A pattern of the worker's script."""
     found = re.search(rf"const {name} = /(.+)/;", client.get("/sw.js").text)
     return re.compile(found[1].replace(r"\/", "/"))
 
 
-def test_shared_words_wait_in_the_composer(ada_browser):
-    shared = ada_browser.post("/share", {"title": "Otters", "text": "a & b", "url": "https://example.org"})
-    assert shared["Location"] == "/?text=Otters%0Aa+%26+b%0Ahttps%3A%2F%2Fexample.org"
-
-
 AFTERNOON = datetime(2020, 9, 5, 15, 4, 9, tzinfo=UTC)
 
 
-def test_clock_is_of_the_browsers_first_language() -> None:
+def test_clock_is_of_the_browsers_first_language():
     american, british = "Sep 5, 2020, 3:04 PM", "5 Sep 2020, 15:04"
     for languages, written in {
         ("en-US,en;q=0.9", "en"): american,
         ("en-GB", "de-AT, en-US", "*;q=nonsense", ""): british,
-        ("en-AU", "zh-Hant-TW"): "5 Sep 2020, 3:04 PM",
-        ("fr-CA",): "Sep 5, 2020, 15:04",
+        ("en-AU",): "5 Sep 2020, 3:04 PM",
     }.items():
         for language in languages:
             with clock.override(clock.clock_for(language)):
@@ -85,7 +74,7 @@ def test_clock_is_of_the_browsers_first_language() -> None:
         assert clock.written(AFTERNOON, "utc") == "5 Sep 2020, 15:04 UTC"
 
 
-def test_page_is_written_in_its_readers_time(ada_browser: Client, finished: Receipt) -> None:
+def test_page_is_written_in_its_readers_time(ada_browser, finished):
     Context.objects.filter(pk=finished.context).update(updated_at=AFTERNOON)
     ada_browser.cookies["zone"] = "Asia/Tokyo"
     for language, told, written in (("en-US", "12", "Sep 6, 2020, 12:04 AM"), ("de", "24", "6 Sep 2020, 00:04")):
@@ -95,15 +84,7 @@ def test_page_is_written_in_its_readers_time(ada_browser: Client, finished: Rece
             assert path != "/" or f'data-clock="{told}"' in page
 
 
-@pytest.mark.django_db(transaction=True)
-def test_times_of_shared_pages_are_utc(ada: User, client: Client, finished: Receipt) -> None:
-    _, token = shares.create_share(ada.principal, finished.context, lifetime=timedelta(days=7))
-    page = client.get(f"/shared/{token}", headers={"Accept-Language": "en-US"}).text
-    times = re.findall(r"<time[^>]*>([^<]*\d:\d\d[^<]*)</time>", page)
-    assert {time[-4:] for time in times} == {" UTC"}
-
-
-def test_no_page_or_script_formats_times_itself() -> None:
+def test_no_page_or_script_formats_times_itself():
     """`|moment` in templates, `format.js` in scripts."""
     templates = [path for path in (ROOT / "templates").rglob("*.html") if "admin" not in path.parts]
     own = [path.name for path in templates if re.search(r"\|(date|time):\"", path.read_text())]
@@ -122,16 +103,16 @@ IMPORTED = re.compile(r'^(?:import|export)\b[^;"]*"(\.[^"]+)";', re.MULTILINE)
 
 
 @cache
-def named(template: str) -> frozenset[Path]:
+def named(template):
     """The scripts that a template and those that it extends name."""
     text = (TEMPLATES / template).read_text()
     above = [script for one in EXTENDED.findall(text) for script in named(one)]
     return frozenset([*(ROOT / "static" / name for name in NAMED.findall(text)), *above])
 
 
-def imported(scripts: Iterable[Path]) -> set[Path]:
+def imported(scripts):
     """These and all that they import at once; not what they import later, by `import()`."""
-    found: set[Path] = set()
+    found = set()
     due = [script.resolve() for script in scripts]
     while due:
         if (script := due.pop()) not in found:
@@ -140,11 +121,11 @@ def imported(scripts: Iterable[Path]) -> set[Path]:
     return found
 
 
-def compressed(files: Iterable[Path]) -> int:
+def compressed(files):
     return sum(len(gzip.compress(one.read_bytes())) for one in files)
 
 
-def test_each_page_has_60_kilobytes_of_our_scripts() -> None:
+def test_each_page_has_60_kilobytes_of_our_scripts():
     found = (path for path in TEMPLATES.glob("*/[!_]*.html") if path.parent.name not in ("admin", "api"))
     pages = {path.name: named(f"{path.parent.name}/{path.name}") for path in found}
     sizes = {name: compressed(imported(scripts)) for name, scripts in pages.items() if scripts}

@@ -4,23 +4,19 @@ import re
 
 import pytest
 from django.contrib.auth.models import Permission as DjangoPermission
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.urls import resolve, reverse
 
 from apps.accounts import quotas, workspaces
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, Membership, User, Workspace
-from apps.accounts.people import invitations
 from apps.accounts.permissions import Role
-from apps.accounts.principals import READ, SCOPES, WRITE
+from apps.accounts.principals import READ, WRITE
 from apps.agents.models import Agent
 from apps.budgets.models import Spending, first_of_month
 from apps.conversations.sessions.titles import title_key
 from apps.engine import accept
 from apps.plans.definitions import PlanDefinition
-from apps.plans.models import PlanRun, Step
 from apps.plans.registry import register_plan
 from apps.record import ledger
 from apps.record.events import EventType
@@ -41,7 +37,7 @@ def fresh_counts(db, monkeypatch):
     monkeypatch.setattr(quotas, "key_counter", quotas.RequestCounter())
 
 
-def key_in(answer) -> str:
+def key_in(answer):
     return re.search(r"parley_[0-9a-f]{12}_[\w-]+", answer.text).group()
 
 
@@ -58,13 +54,7 @@ class TestProfile:
     VALUES = {"name": "Ada L", "email": "Lovelace@Example.org", "time_zone": "Asia/Tokyo", "current_password": PASSWORD}
 
     def test_name_address_and_time_zone_are_saved(self, ada, bob, ada_browser):
-        for wrong in (
-            {"current_password": ""},
-            {"current_password": "guess"},
-            {"email": "BOB@example.org"},
-            {"email": "nobody"},
-            {"time_zone": "../etc"},
-        ):
+        for wrong in ({"current_password": "guess"}, {"email": "BOB@example.org"}, {"time_zone": "../etc"}):
             assert ada_browser.post("/settings/profile", {**self.VALUES, **wrong}).status_code == 422
         ada.refresh_from_db()
         assert (ada.email, ada.name, ada.time_zone) == ("ada@example.org", "Ada", "")
@@ -84,12 +74,8 @@ class TestPassword:
 
     def test_new_password_signs_other_browsers_out(self, ada, ada_browser, browser_of):
         other = browser_of(ada)
-        for wrong in (
-            {"current_password": "guess"},
-            {"new_password": "password", "again": "password"},  # weak
-            {"again": "another thing"},
-            {"new_password": "", "again": ""},
-        ):
+        weak = {"new_password": "password", "again": "password"}
+        for wrong in ({"current_password": "guess"}, weak, {"again": "another thing"}):
             answer = ada_browser.post("/settings/password", {**self.VALUES, **wrong})
             assert (answer.status_code, 'role="alert"' in answer.text) == (422, True), wrong
         ada.refresh_from_db()
@@ -123,12 +109,6 @@ class TestKeys:
         key = ApiKey.objects.get()
         assert (key.name, key.scopes, (key.expires_at - key.created_at).days) == ("laptop", [READ], 29)
 
-    def test_preset_names_scopes_and_an_agent_limits_it(self, echo, ada_browser):
-        for preset, scopes in {"read": {READ}, "call": {READ, WRITE}, "full": {*SCOPES}}.items():
-            answer = ada_browser.post("/settings/keys", {**KEY, "preset": preset, "scopes": [], "agent": "echo"})
-            caller = api_key_principal(f"Bearer {key_in(answer)}")
-            assert (caller.scopes, caller.agents) == (scopes, {"echo"})
-
     def test_rotated_key_is_shown_once_after_the_password(self, ada, ada_browser):
         old = key_in(ada_browser.post("/settings/keys", KEY | {"days": "0"}))
         assert ApiKey.objects.get().expires_at is None
@@ -140,12 +120,11 @@ class TestKeys:
         with pytest.raises(BadCredentials):
             api_key_principal(f"Bearer {old}")
 
-    @pytest.mark.parametrize("headers", [{"HX-Request": "true"}, {}])
-    def test_samples_get_a_key_that_only_sends(self, echo, ada_browser, headers):
-        refused = ada_browser.post("/agents/echo/key", {"current_password": "guess"}, headers=headers)
+    def test_samples_get_a_key_that_only_sends(self, echo, ada_browser):
+        refused = ada_browser.post("/agents/echo/key", {"current_password": "guess"})
         assert ("YOUR-KEY" in refused.text, ApiKey.objects.exists()) == (True, False)
         assert ada_browser.post("/agents/nobody/key", {"current_password": PASSWORD}).status_code == 404
-        answer = ada_browser.post("/agents/echo/key", {"current_password": PASSWORD}, headers=headers)
+        answer = ada_browser.post("/agents/echo/key", {"current_password": PASSWORD})
         caller = api_key_principal(f"Bearer {key_in(answer)}")
         assert (caller.may(WRITE), caller.may(READ), "YOUR-KEY" in answer.text) == (True, False, False)
         key = ApiKey.objects.get()
@@ -153,7 +132,7 @@ class TestKeys:
 
 
 def test_destinations_name_models_and_remote_agents(ada, ada_browser, bob_browser, echo, said, settings):
-    def page() -> str:
+    def page():
         return ada_browser.get("/settings/destinations").text
 
     settings.EMBEDDING_MODEL, settings.ROUTER_AGENT = "small-embeddings", "echo"
@@ -174,24 +153,11 @@ def test_destinations_name_models_and_remote_agents(ada, ada_browser, bob_browse
     assert "answering-model" not in bob_browser.get("/settings/destinations").text
 
 
-def test_plans_that_choose_an_agent_name_embeddings(ada, ada_browser, echo, said, settings):
-    settings.EMBEDDING_MODEL = "small-embeddings"
-    steps = {"by_name": {"agent": "echo", "message": "Go"}, "by_skill": {"find": "repeats", "message": "Go"}}
-    plan = register_plan("plan", PlanDefinition.read({"name": "Plan", "description": "Tries.", "steps": steps}))
-    run = PlanRun.objects.create(
-        task_id=accept.accept(ada.principal, plan, said("Begin")).task, version_id=plan.current_version_id
-    )
-    step = Step.objects.create(run=run, agent="echo")
-    for key, is_named in (("by_name", False), ("by_skill", True)):
-        Step.objects.filter(pk=step.pk).update(key=key)
-        assert ("small-embeddings" in ada_browser.get("/settings/destinations").text) is is_named
-
-
 LIST = "/settings/workspaces"
 
 
 @pytest.fixture
-def team(ada, bob) -> Workspace:
+def team(ada, bob):
     """Ada's, with Bob as a member."""
     made = workspaces.create_workspace(ada.principal, "Team")
     workspaces.add_member(ada.principal, made.pk, bob.email, Role.MEMBER)
@@ -199,15 +165,15 @@ def team(ada, bob) -> Workspace:
 
 
 @pytest.fixture
-def at(team) -> str:
+def at(team):
     return f"{LIST}/{team.pk}"
 
 
-def role_of(team: Workspace, user: User) -> str | None:
+def role_of(team, user):
     return Membership.objects.filter(workspace=team, user=user).values_list("role", flat=True).first()
 
 
-def refused(browser: Client, answer) -> bool:
+def refused(browser, answer):
     """Whether the page says why not."""
     page = browser.get(answer["Location"]) if answer.status_code == 302 else answer
     return page.status_code in (200, 422) and ('class="notice"' in page.text or 'class="error' in page.text)
@@ -255,7 +221,7 @@ class TestInviting:
     GRACE = {"email": "Grace@example.org", "role": "viewer"}
 
     @pytest.fixture
-    def inviter(self, ada) -> User:
+    def inviter(self, ada):
         ada.user_permissions.add(DjangoPermission.objects.get(codename="add_user"))
         User.objects.filter(pk=ada.pk).update(is_staff=True)
         return User.objects.get(pk=ada.pk)
@@ -266,17 +232,10 @@ class TestInviting:
         for role, accepted in ((Role.MEMBER, False), (Role.OWNER, True)):
             Membership.objects.filter(workspace=team, user=ada).update(role=role)
             browser.post(link, {"name": "Grace", "password": "a longer staple battery"})
-            assert User.objects.filter(email="grace@example.org").exists() is accepted, (
-                "it ends with the inviter's role"
-            )
+            assert User.objects.filter(email="grace@example.org").exists() is accepted, role
         grace = User.objects.get(email="grace@example.org")
         assert (role_of(team, grace), grace.membership.workspace) == (Role.VIEWER, team)
         assert browser.get("/inbox").status_code == 200
-
-    def test_a_member_keeps_their_role(self, inviter, bob, team):
-        _, link = invitations.invite(inviter, bob.email, team, Role.VIEWER)
-        invitations.accept(link.rpartition("/")[2], bob)
-        assert role_of(team, bob) == Role.MEMBER
 
 
 class TestSwitching:
@@ -284,16 +243,6 @@ class TestSwitching:
         for before, after in {"/inbox": "/inbox", "//evil.example/inbox": "/", "/agents/x": "/"}.items():
             answer = ada_browser.post(f"{LIST}/choose", {"workspace": team.pk, "next": before})
             assert answer["Location"] == after
-
-    def test_switch_needs_several_workspaces_and_no_query(self, ada, bob, team, ada_browser, bob_browser):
-        workspaces.remove_member(ada.principal, team.pk, bob.pk)
-        costs = []
-        for browser, offered in ((bob_browser, False), (ada_browser, True)):
-            assert (f"{LIST}/choose" in browser.get("/inbox").text) is offered
-            with CaptureQueriesContext(connection) as asked:
-                browser.get("/inbox")
-            costs.append(len(asked))
-        assert costs[0] == costs[1]
 
 
 class TestViewers:

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 from asgiref.testing import ApplicationCommunicator
 
-from apps.accounts import quotas
+from apps.accounts import revocation
 from apps.accounts.models import ApiKey
 from apps.conversations.sessions import deletion
-from apps.record import sync, wire
+from apps.record import sync
 from apps.record.models import Event
 from parley import db
 from parley.asgi import application
@@ -125,7 +125,6 @@ async def test_wrong_stream_is_refused_before_it_begins(ada_calls, bob_calls, ad
         (ada_calls, "since=nonsense", 422, "invalid"),
         (ada_calls, "since=1", 422, "invalid"),
         (ada_calls, f"session_ids={session}&since=2", 422, "invalid"),
-        (ada_calls, "session_ids=nonsense", 422, "invalid"),
         (ada_calls, "types=nonsense", 422, "invalid"),
         (ada_calls, "colour=red", 422, "invalid"),
     ):
@@ -133,16 +132,6 @@ async def test_wrong_stream_is_refused_before_it_begins(ada_calls, bob_calls, ad
         assert (answer.status, answer.code) == (status, code), query
     settings.STREAMS_PER_CALLER = 0
     assert (await ada_calls.get("/events")).status == 429
-
-
-async def test_streams_are_counted_while_open(ada_calls, begun, settings):
-    settings.STREAMS_PER_CALLER = 1
-    async with line(ada_calls) as stream:
-        assert stream.status == 200
-        assert (await ada_calls.get("/events")).status == 429
-    assert not quotas.stream_counter._open
-    async with line(ada_calls) as stream:
-        assert stream.status == 200
 
 
 async def test_client_away_too_long_is_reset(ada_calls, ada, begun, settings):
@@ -181,20 +170,9 @@ async def test_quiet_stream_sends_signs_of_life(ada_calls, begun, settings, monk
         assert stream.heard == []
 
 
-async def test_streams_of_one_key_are_checked_together(monkeypatch):
-    loop, asked = asyncio.get_running_loop(), []
-    mine = [wire.AccessCheck.shared("mine", lambda: asked.append("mine")) for _ in range(20)]
-    other = wire.AccessCheck.shared("other", lambda: asked.append("other"))
-    for number in range(3):
-        answers = await asyncio.gather(*(check.refusal() for check in (*mine, other)))
-        assert set(answers) == {None}
-        assert sorted(asked) == sorted(["mine", "other"] * number)
-        now = loop.time() + wire.RECHECK_SECONDS
-        monkeypatch.setattr(loop, "time", lambda now=now: now)
-
-
 @pytest.mark.parametrize("who", ["a key that is revoked", "a browser whose password is another"])
-async def test_revoked_caller_hears_nothing_after_five_seconds(ada_calls, ada_browses, ada, who):
+async def test_revoked_caller_hears_nothing_after_five_seconds(ada_calls, ada_browses, ada, who, monkeypatch):
+    monkeypatch.setattr(revocation, "POLL_SECONDS", 0.05)
     async with line(ada_calls if "key" in who else ada_browses) as stream:
         assert await stream.more()
         await db.run(ApiKey.objects.all().delete)

@@ -8,7 +8,6 @@ from channels.testing import WebsocketCommunicator
 from apps.accounts import quotas
 from apps.accounts.consumers import NOT_FOUND, REFUSED, SIGNED_OUT, TOO_MANY, TOO_SLOW
 from apps.conversations.api import consumers
-from apps.conversations.sessions import commands
 from apps.record import sync
 from parley import db
 from parley.asgi import application
@@ -55,12 +54,7 @@ async def test_page_hears_events_with_its_position(ada_browses, begun):
         await db.run(rename, session)
         told = await said_by(socket)
     [event] = told["events"]
-    assert (told["number"], event["sessionId"], event["index"], event["type"]) == (
-        1,
-        str(session),
-        2,
-        "session_renamed",
-    )
+    assert (told["number"], event["id"], event["type"]) == (1, f"{session}:2", "session_renamed")
     async with line(ada_browses, {"since": begun_at["token"], "types": ["session_renamed"]}) as socket:
         assert (await said_by(socket))["events"] == [event]
         caught_up = await said_by(socket)
@@ -70,25 +64,17 @@ async def test_page_hears_events_with_its_position(ada_browses, begun):
 
 
 async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
-    session = await db.run(begun)
+    await db.run(begun)
     stranger = sync.position_token(bob.principal, await db.run(sync.current_position, bob.principal))
     for wanted, code in (
         ({"since": stranger}, REFUSED),
-        ({"since": "nonsense"}, REFUSED),
         ({"colour": "red"}, REFUSED),
         ([], REFUSED),
-        ({"sessionIds": [str(session)[:-1] + "x"]}, REFUSED),
         ({"sessionIds": ["00000000-0000-0000-0000-000000000000"]}, NOT_FOUND),
     ):
         async with line(ada_browses, wanted) as socket:
             assert await code_of(socket) == code, wanted
-    for text in (
-        "[" * 100_000,
-        '{"since": "\\ud800"}',
-        '{"types": ["\\ud800"]}',
-        '{"sessionIds": ["\\u0000"]}',
-        "1e999",
-    ):
+    for text in ("[" * 100_000, '{"types": ["\\ud800"]}', '{"sessionIds": ["\\u0000"]}'):
         async with line(ada_browses) as socket:
             await socket.send_to(text_data=text)
             assert (await said_by(socket))["refused"], text[:20]
@@ -133,24 +119,3 @@ async def test_lines_are_counted_while_open(ada_browses, settings):
         async with line(ada_browses) as other:
             assert await code_of(other) == TOO_MANY
     assert not quotas.stream_counter._open
-
-
-async def test_page_is_current_only_after_all_batches(ada_browses, ada, begun, monkeypatch):
-    monkeypatch.setattr(sync, "BATCH_SIZE", 2)
-    session = await db.run(begun)
-    before = await db.run(lambda: sync.position_token(ada.principal, sync.current_position(ada.principal)))
-    await db.run(rename, *[session] * 7)
-    await db.run(commands.archive_session, ada.principal, session)
-    async with line(ada_browses, {"since": before, "types": ["session_archived"]}) as socket:
-        first, second = await said_by(socket), await said_by(socket)
-    assert [event["type"] for event in first["events"]] == ["session_archived"]
-    assert second["alive"] is True
-
-
-async def test_early_sign_of_life_has_no_token(ada_browses, begun, monkeypatch):
-    monkeypatch.setattr(consumers.EventsConsumer, "ALIVE_SECONDS", 0.05)
-    async with line(ada_browses) as socket:
-        assert await said_by(socket) == {"alive": True}
-        await socket.send_json_to({})
-        while not (said := await said_by(socket)).get("token"):
-            assert said == {"alive": True}

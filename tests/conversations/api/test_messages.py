@@ -1,6 +1,5 @@
 """Messages by the client API, with idempotency keys."""
 
-import base64
 import uuid
 
 import pytest
@@ -95,7 +94,7 @@ async def test_same_key_begins_one_session_with_message(ada_calls, works, worker
     assert not await db.run(projection.differences, uuid.UUID(first.body["session"]["id"]))
 
 
-async def test_repeated_message_finds_its_agent_after_switch(ada_calls, talks, works, worker):
+async def test_repeated_message_finds_its_agent_after_switch(ada_calls, talks, works):
     session = await begun(ada_calls, "talks")
     first = await ada_calls.post(f"/sessions/{session}/messages", {"text": "you"}, Idempotency_Key="one")
     await ada_calls.patch(f"/sessions/{session}", {"agent": "works"})
@@ -110,20 +109,16 @@ WRONG = [
     ({}, "text"),
     ({"text": " "}, "text"),
     ({"text": "\x00"}, "text"),
-    ({"text": 3}, "text"),
     ({"text": None}, "text"),
     ({"parts": [{}]}, "parts[0]"),
     ({"parts": [{"text": "a", "raw": "YQ=="}]}, "parts[0]"),
     ({"parts": [{"raw": "YQ==", "filename": "a\nb"}]}, "parts[0].filename"),
     ({"parts": [{"data": {"\x00": 1}}]}, "parts[0].data"),
-    ({"parts": [{"text": "a"}] * 101}, "parts"),
     ({"text": "a", "parts": [{"text": "a"}] * 100}, "parts"),
     ({"parts": [{"words": "a"}]}, "parts[0].words"),
     ({"text": "a", "task": "one"}, "task"),
     ({"text": "a", "references": ["a\x00"]}, "references[0]"),
-    ({"text": "a", "wait": "true"}, "wait"),
     ({"text": "a", "wait": 1}, "wait"),
-    ({"text": "a", "metadata": 3}, "metadata"),
     ({"text": "a", "sender": "me"}, "sender"),
 ]
 
@@ -143,17 +138,6 @@ async def test_unknown_task_and_media_type_are_refused(ada_calls, talks):
     assert (stranger.status, stranger.code) == (404, "not_found")
     picture = await ada_calls.post(path, {"parts": [{"raw": "YQ==", "mediaType": "image/png"}]})
     assert (picture.status, picture.code) == (422, "media_type_not_taken")
-
-
-async def test_large_content_is_a_link(ada_calls, works, worker, settings):
-    settings.INLINE_PART_BYTES = 1000
-    session = await begun(ada_calls)
-    content = base64.b64encode(b"a" * 3000).decode()
-    part = {"raw": content, "filename": "/tmp/a.bin", "mediaType": "application/octet-stream"}
-    sent = await ada_calls.post(f"/sessions/{session}/messages", {"text": "look", "parts": [part], "wait": True})
-    linked = sent.body["message"]["parts"][1]
-    assert linked["url"].startswith(f"{settings.PUBLIC_BASE_URL}/files/{session}/")
-    assert (linked["filename"], linked["mediaType"]) == ("a.bin", "application/octet-stream")
 
 
 async def test_messages_are_listed_in_pages_and_order(ada_calls, talks):

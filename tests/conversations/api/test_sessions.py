@@ -1,19 +1,20 @@
 """Sessions are begun, listed, shown, changed, archived and deleted by their owner only."""
 
+import datetime
 import uuid
 
 import pytest
 
 from apps.accounts import workspaces
-from apps.accounts.models import ApiKey, Workspace
-from apps.conversations.sessions import commands
+from apps.accounts.models import ApiKey
+from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.models import SessionMark
-from apps.record import projection
+from apps.record import projection, sync
 from apps.record.models import Context, Event
 from apps.routing.router import register_house_agents
 from parley import db
 from tests.clients.calling import Caller
-from tests.conversations.api.test_events import line
+from tests.clients.delivering import rename
 from tests.members import member
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,12 +49,8 @@ async def test_session_has_the_default_agent(ada_calls):
 
 WRONG = [
     ({"agent": "nobody"}, "agent"),
-    ({"agent": ""}, "agent"),
-    ({"title": "a" * 201}, "title"),
-    ({"title": None}, "title"),
     ({"title": "a\tb"}, "title"),
     ({"contextId": "a" * 201}, "contextId"),
-    ({"options": []}, "options"),
     ({"options": {"colour": "\x00"}}, "options"),
     ({"message": {}}, "text"),
     ({"message": {"parts": []}}, "message.parts"),
@@ -88,7 +85,7 @@ async def test_the_same_key_begins_one_session(ada_calls, bob_calls, works):
     assert (other.status, other.fields) == (422, ["Idempotency-Key"])
     bobs = await bob_calls.post("/sessions", {"agent": "works", "title": "A"}, Idempotency_Key="one")
     assert bobs.body["session"]["id"] != first.body["session"]["id"]
-    for key in ("", "ä", "a" * 201, "a\tb"):
+    for key in ("", "ä", "a" * 201):
         assert (await ada_calls.post("/sessions", {"agent": "works"}, Idempotency_Key=key)).status == 422
 
 
@@ -102,29 +99,12 @@ async def test_sessions_are_listed_newest_first(ada_calls, bob_calls, works):
     assert (seen, cursor) == (sessions[::-1], "")
 
 
-async def test_cursor_is_of_its_caller_and_list(ada_calls, bob_calls, works):
-    for _ in range(2):
-        await begun(ada_calls)
-        await begun(bob_calls)
-    cursor = (await ada_calls.get("/sessions?limit=1")).body["nextCursor"]
-    assert (await ada_calls.get(f"/sessions?limit=1&cursor={cursor}")).status == 200
-    for caller, query in (
-        (bob_calls, f"cursor={cursor}"),
-        (ada_calls, f"cursor={cursor}&agent=works"),
-        (ada_calls, f"cursor={cursor}&archived=all"),
-        (ada_calls, f"cursor={cursor}x"),
-        (ada_calls, "cursor=made-up"),
-    ):
-        refused = await caller.get(f"/sessions?limit=1&{query}")
-        assert (refused.status, refused.code, refused.fields) == (422, "invalid", ["cursor"])
-
-
 async def test_lists_are_narrowed_down(ada_calls, works, talks):
     here = await begun(ada_calls)
     there = await begun(ada_calls, agent="talks")
     assert (await ada_calls.get("/sessions?agent=talks")).body["items"] == [there]
     assert (await ada_calls.get(f"/sessions?parent={here['id']}")).body["items"] == []
-    for query, field in (("limit=0", "limit"), ("limit=101", "limit"), ("archived=maybe", "archived"), ("x=1", "x")):
+    for query, field in (("limit=101", "limit"), ("archived=maybe", "archived"), ("x=1", "x"), ("cursor=x", "cursor")):
         refused = await ada_calls.get(f"/sessions?{query}")
         assert (refused.status, refused.fields) == (422, [field])
 
@@ -136,12 +116,7 @@ async def test_session_gets_another_title_and_agent(ada_calls, works, talks):
     assert changed.body["revision"] == 3
     same = await ada_calls.patch(f"/sessions/{session['id']}", {"title": "New", "agent": "talks"})
     assert same.body == changed.body
-    for body, field in (
-        ({"title": ""}, "title"),
-        ({"title": "  "}, "title"),
-        ({"agent": "nobody"}, "agent"),
-        ({"id": NOWHERE}, "id"),
-    ):
+    for body, field in (({"title": "  "}, "title"), ({"agent": "nobody"}, "agent"), ({"id": NOWHERE}, "id")):
         refused = await ada_calls.patch(f"/sessions/{session['id']}", body)
         assert (refused.status, refused.fields) == (422, [field])
     assert not await _differences(session)
@@ -160,9 +135,8 @@ async def test_archived_sessions_are_listed_on_request(ada_calls, works):
     assert not await _differences(away)
 
 
-@pytest.mark.parametrize("agent", ["talks", "works"])
-async def test_message_titles_a_session_and_unarchives_it(ada_calls, talks, works, agent):
-    session = await begun(ada_calls, agent=agent)
+async def test_message_titles_a_session_and_unarchives_it(ada_calls, talks):
+    session = await begun(ada_calls, agent="talks")
     await ada_calls.post(f"/sessions/{session['id']}/archive")
     sent = await ada_calls.post(f"/sessions/{session['id']}/messages", {"text": "you"})
     assert (sent.body["session"]["title"], sent.body["session"]["archivedAt"]) == ("you", None)
@@ -194,40 +168,17 @@ async def marked(ada_calls, works):
     return (await ada_calls.post("/sessions", {"agent": "works", "title": "Plans"})).body["session"]["id"]
 
 
-async def test_a_session_is_pinned_and_unpinned(ada_calls, marked):
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": True})).body == {"pinned": True, "seen": 0}
+async def test_a_session_is_pinned_and_seen_only_grows(ada_calls, marked):
+    async def mark(**values):
+        return (await ada_calls.put(f"/sessions/{marked}/mark", values)).body
+
+    assert await mark(pinned=True) == {"pinned": True, "seen": 0}
     since = (await SessionMark.objects.aget()).pinned_at
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": True})).body["pinned"]
+    await mark(pinned=True)
     assert (await SessionMark.objects.aget()).pinned_at == since
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": False})).body == {"pinned": False, "seen": 0}
-
-
-async def test_seen_only_grows_up_to_the_newest(ada_calls, marked):
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"seen": 1})).body["seen"] == 1
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"seen": 0})).body["seen"] == 1
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {"seen": 2**63 - 1})).body["seen"] == 1
-    assert (await ada_calls.put(f"/sessions/{marked}/mark", {})).body == {"pinned": False, "seen": 1}
+    assert [(await mark(seen=seen))["seen"] for seen in (1, 0, 2**63 - 1)] == [1, 1, 1], "up to the newest event"
+    assert await mark(pinned=False) == {"pinned": False, "seen": 1}
     assert await Event.objects.acount() == 1, "a mark is no event"
-
-
-async def test_wrong_marks_are_refused_by_field(ada_calls, marked):
-    for body, named in [
-        ({"pinned": "yes"}, "pinned"),
-        ({"pinned": None}, "pinned"),
-        ({"seen": -1}, "seen"),
-        ({"seen": 2**63}, "seen"),
-        ({"seen": "1"}, "seen"),
-        ({"starred": True}, "starred"),
-    ]:
-        answer = await ada_calls.put(f"/sessions/{marked}/mark", body)
-        assert (answer.status, answer.fields) == (422, [named]), body
-    assert not await SessionMark.objects.aexists()
-
-
-async def test_marks_are_deleted_with_their_session(ada_calls, marked):
-    await ada_calls.put(f"/sessions/{marked}/mark", {"pinned": True})
-    assert (await ada_calls.delete(f"/sessions/{marked}")).status == 204
-    assert not await SessionMark.objects.aexists()
 
 
 # The workspace of one request.
@@ -237,7 +188,7 @@ HEADER = "X-Parley-Workspace"
 
 
 @pytest.fixture
-def team(ada, works) -> Workspace:
+def team(ada, works):
     made = workspaces.create_workspace(ada.principal, "Team")
     commands.create_session(ada.principal, works, title="At home")
     commands.create_session(ada.principal_in(made.pk), works, title="With the team")
@@ -300,26 +251,37 @@ async def test_messages_say_who_wrote_them(ada_calls, colleague, ada, bob, talks
     assert not await db.run(projection.differences, (await db.run(Context.objects.get, pk=session)).pk)
 
 
-async def test_only_the_owner_changes_shares_and_deletes_it(ada_calls, colleague, works):
-    session = (await begun(ada_calls))["id"]
-    await share(ada_calls, session)
-    for change in ({"title": "his"}, {"sharing": "private"}, {"agent": "works"}):
-        assert (await colleague.patch(f"/sessions/{session}", change)).status == 409, change
-    assert (await colleague.delete(f"/sessions/{session}")).status == 409
-    assert (await colleague.get(f"/sessions/{session}/shares")).status == 409
-    assert (await colleague.get(f"/sessions/{session}")).body["session"]["revision"] == 2
+# A client with all data asks for changes and gets only these.
 
 
-async def test_stream_ends_when_session_is_private_again(ada, ada_calls, colleague, works):
-    session = (await begun(ada_calls))["id"]
-    await share(ada_calls, session)
-    async with line(colleague, f"session_ids={session}") as stream:
-        await stream.more()
-        context = await db.run(Context.objects.get, pk=session)
-        await db.run(commands.rename_session, ada.principal, context.pk, "News")
-        while not stream.heard:
-            await stream.more()
-        await db.run(commands.share_session, ada.principal, context.pk, Context.Sharing.PRIVATE)
-        while await stream.more():
-            continue
-    assert [event for event, *_ in stream.heard] == ["session_renamed"]
+async def test_token_of_a_list_gives_later_changes(ada_calls, ada, echo, begun):
+    renamed, quiet = [await db.run(begun) for _ in range(2)]
+    gone = await db.run(lambda: begun(contextId="gone"))
+    listed = (await ada_calls.get("/sessions")).body
+    await db.run(rename, renamed)
+    await db.run(deletion.delete_context, ada.principal, echo, "gone")
+    new = await db.run(begun)
+    changes = (await ada_calls.get(f"/sessions?since={listed['token']}")).body
+    assert [(one["id"], one["revision"]) for one in changes["items"]] == [(str(renamed), 2), (str(new), 1)]
+    assert (changes["created"], changes["deleted"]) == ([str(new)], [str(gone)])
+    assert (changes["more"], changes["reset"], changes["nextCursor"]) == (False, False, "")
+    assert str(quiet) in {one["id"] for one in listed["items"]}
+    again = (await ada_calls.get(f"/sessions?since={changes['token']}")).body
+    assert (again["items"], again["deleted"]) == ([], [])
+
+
+async def test_many_changes_come_in_turns(ada_calls, begun):
+    token = (await ada_calls.get("/sessions")).body["token"]
+    sessions = [str(await db.run(begun)) for _ in range(5)]
+    heard, more = [], True
+    while more:
+        changes = (await ada_calls.get(f"/sessions?limit=2&since={token}")).body
+        heard, token, more = heard + [one["id"] for one in changes["items"]], changes["token"], changes["more"]
+    assert heard == sessions
+
+
+async def test_who_was_away_for_too_long_begins_again(ada_calls, ada, settings):
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=settings.SYNC_DAYS + 1)
+    token = sync.position_token(ada.principal, sync.Position(then, {}))
+    changes = (await ada_calls.get(f"/sessions?since={token}")).body
+    assert (changes["reset"], changes["token"], changes["items"]) == (True, "", [])

@@ -5,8 +5,6 @@ import base64
 import datetime
 import hashlib
 import os
-import subprocess
-import sys
 import uuid
 
 import pytest
@@ -91,17 +89,12 @@ async def test_a_small_file_comes_at_once(ada_calls):
     assert (answer.status, answer.headers["location"]) == (201, answer.body["location"])
     assert (answer.body["isWhole"], answer.body["mediaType"]) == (True, "image/png")
     assert (await ada_calls.get(answer.body["location"].removeprefix("/api/v1"))).body == answer.body
-    json = await ada_calls.ask("POST", "/uploads?filename=a.json", b'{"filename": "b", "size": 1}')
-    assert (json.body["filename"], json.body["mediaType"], json.body["size"]) == ("a.json", "application/json", 28)
     other = await ada_calls.ask("POST", f"/uploads?filename=a&sha256={SHA256}", b"a")
     assert (other.status, other.fields) == (422, ["sha256"])
-    small_letters = await ada_calls.ask("post", "/uploads?filename=a.txt", b"abc", {"content-type": "text/plain"})
-    assert small_letters.status == 201
-    assert await Upload.objects.acount() == 3
 
 
 async def test_browser_uploads_only_with_its_token(ada_browses):
-    for media_type in ("text/plain", "application/json", "multipart/form-data; boundary=x", ""):
+    for media_type in ("text/plain", "multipart/form-data; boundary=x", ""):
         path, headers = "/uploads?filename=a", {"content-type": media_type}
         refused = await ada_browses.ask("POST", path, b"abc", headers)
         assert (refused.status, refused.code) == (403, "forbidden"), media_type
@@ -118,43 +111,32 @@ async def test_upload_goes_on_at_its_offset_alone(ada_calls):
     more = await send(ada_calls, upload, b"567890", 5)
     assert (more.status, more.code) == (413, "too_large"), "more than was announced"
     asked = await ada_calls.ask("HEAD", f"/uploads/{upload['id']}")
-    assert (asked.status, asked.content, asked.headers["upload-offset"]) == (200, b"", "5")
-    assert asked.headers["upload-length"] == "10"
+    assert (asked.status, asked.headers["upload-offset"], asked.headers["upload-length"]) == (200, "5", "10")
     assert (await send(ada_calls, upload, b"56789", 5)).body["sha256"] == hashlib.sha256(b"0123456789").hexdigest()
     again = await send(ada_calls, upload, b"", 5)
     assert (again.status, again.headers["upload-offset"]) == (409, "10")
 
 
-async def test_wrong_pieces_are_refused(ada_calls, settings):
-    settings.MAX_REQUEST_BYTES = 1_000
-    upload = await begun(ada_calls, 10_000)
-    for offset in (None, "-1", "²", "9" * 30):
-        headers = {"content-type": PIECE} | ({"upload-offset": offset} if offset else {})
-        refused = await ada_calls.ask("PATCH", f"/uploads/{upload['id']}", b"01234", headers)
-        assert (refused.status, refused.fields) == (422, ["Upload-Offset"]), offset
-    json = {"content-type": "application/json", "upload-offset": "0"}
-    assert (await ada_calls.ask("PATCH", f"/uploads/{upload['id']}", b"01234", json)).status == 415
-    assert (await send(ada_calls, upload, bytes(1_001), 0)).status == 413
-    assert (await now(ada_calls, upload))["offset"] == 0
-
-
-async def test_what_is_announced_is_checked(ada_calls, settings):
-    settings.MAX_UPLOAD_BYTES = 1_000
+async def test_wrong_uploads_and_pieces_are_refused(ada_calls, settings):
+    settings.MAX_UPLOAD_BYTES, settings.MAX_REQUEST_BYTES = 10_000, 1_000
     for fields, status, named in (
         ({"size": 0}, 422, ["size"]),
-        ({"size": "many"}, 422, ["size"]),
-        ({"size": 1_001}, 413, []),
-        ({"sha256": "abc"}, 422, ["sha256"]),
+        ({"size": 10_001}, 413, []),
         ({"sha256": "g" * 64}, 422, ["sha256"]),
-        ({"filename": ""}, 422, ["filename"]),
         ({"filename": "a\x00b"}, 422, ["filename"]),
-        ({"filename": "a" * 1_001}, 422, ["filename"]),
         ({"mediaType": "text/html\r\nX-Evil: 1"}, 422, ["mediaType"]),
         ({"path": "/etc/passwd"}, 422, ["path"]),
     ):
         answer = await ada_calls.post("/uploads", {"filename": "a.txt", "size": 10, **fields})
         assert (answer.status, answer.fields) == (status, named), fields
     assert await Upload.objects.acount() == 0
+    upload = await begun(ada_calls, 10_000)
+    for offset in (None, "-1", "²"):
+        headers = {"content-type": PIECE} | ({"upload-offset": offset} if offset else {})
+        refused = await ada_calls.ask("PATCH", f"/uploads/{upload['id']}", b"01234", headers)
+        assert (refused.status, refused.fields) == (422, ["Upload-Offset"]), offset
+    assert (await send(ada_calls, upload, bytes(1_001), 0)).status == 413
+    assert (await now(ada_calls, upload))["offset"] == 0
 
 
 async def test_upload_name_is_a_paths_last_component(ada_calls):
@@ -162,7 +144,6 @@ async def test_upload_name_is_a_paths_last_component(ada_calls):
         ("../../etc/passwd", "passwd"),
         ("C:\\Windows\\win.ini", "win.ini"),
         ("..", "file"),
-        ("/", "file"),
         ("a\nb\u202e.txt", "ab.txt"),
         ("é" * 300 + ".pdf", "é" * 196 + ".pdf"),
     ):
@@ -232,17 +213,6 @@ async def test_expired_uploads_go_unless_a_message_has_them(ada, ada_calls, echo
     assert not default_storage.exists(blobs.path_of(used["sha256"]))
 
 
-async def test_lost_file_is_swept_when_old(ada_calls, settings):
-    await begun(ada_calls, 10)
-    await Upload.objects.all().adelete()
-    [path] = list(settings.UPLOADS_DIR.iterdir())
-    await sync_to_async(resumable.delete_expired)()
-    assert path.exists()
-    os.utime(path, (0, 0))
-    await sync_to_async(resumable.delete_expired)()
-    assert not path.exists()
-
-
 async def test_upload_of_a_killed_process_is_finished_later(ada, ada_calls, monkeypatch):
     upload = await begun(ada_calls)
     file = resumable.AppendableFile(await Upload.objects.aget(), 0)
@@ -259,29 +229,22 @@ async def test_upload_of_a_killed_process_is_finished_later(ada, ada_calls, monk
 
 def test_finding_a_media_type_takes_linear_time():
     """A pattern could match a row of comments with no picture in 2^1000 ways."""
-    script = (
-        "from apps.record.content import parts; print(parts.verified_media_type('image/svg+xml', b'<!-- -->' * 1000))"
-    )
-    asked = [sys.executable, "-c", f"import sys; sys.path += ['.', 'platform']; {script}"]
-    assert subprocess.run(asked, capture_output=True, check=True, timeout=60).stdout == f"{BYTES}\n".encode()
+    assert parts.verified_media_type("image/svg+xml", b"<!-- -->" * 1000) == BYTES
     comments = b"<?xml version='1.0'?>\n<!-- a --> <!DOCTYPE svg>\n<!-- b -->\n<svg:svg>"
     assert parts.verified_media_type("image/svg+xml", comments) == "image/svg+xml"
 
 
 async def test_contradicted_media_type_is_not_believed(ada, ada_calls, echo):
     for content, claimed, kept in (
-        (PNG, "image/png", "image/png"),
         (PNG, "", "image/png"),
         (b"<html><script>alert(1)</script>", "image/png", BYTES),
         (b"<html><script>alert(1)</script>", "image/svg+xml", BYTES),
         (b"<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml", "image/svg+xml"),
-        (b"%PDF-1.7\n...", "application/pdf", "application/pdf"),
         (b"MZ\x90\x00\x03", "application/pdf", BYTES),
         (PNG, "text/plain", BYTES),
         (b"BMW drives", "text/plain", "text/plain"),
         ("a;b;ü".encode("cp1252"), "text/csv", "text/csv"),
         (b"just words", "", "text/plain"),
-        (b"\x00\x01\x02", "", BYTES),
         (PNG, "no media type", BYTES),
         (b"PK\x03\x04" + bytes(40), "application/x-sketch", "application/x-sketch"),
     ):
@@ -293,9 +256,8 @@ async def test_contradicted_media_type_is_not_believed(ada, ada_calls, echo):
         await ada_calls.delete(f"/uploads/{upload['id']}")
     script = base64.b64encode(b"<script>alert(1)</script>").decode()
     parts = [{"raw": script, "filename": "a.png", "mediaType": "image/png", "metadata": {"mine": 1}}]
-    [part] = (await ada_calls.post("/sessions", {"agent": "echo", "message": {"parts": parts}})).body["message"][
-        "parts"
-    ]
+    sent = await ada_calls.post("/sessions", {"agent": "echo", "message": {"parts": parts}})
+    [part] = sent.body["message"]["parts"]
     assert (part["mediaType"], part["metadata"]) == (BYTES, {"mine": 1, "mediaTypeClaimed": "image/png"})
 
 
@@ -315,7 +277,5 @@ async def test_a_message_names_an_upload(echo, ada_calls, bob_calls):
     for caller, key in ((ada_calls, str(uuid.uuid4())), (bob_calls, upload["id"])):
         refused = await begin(caller, uploadId=key)
         assert (refused.status, refused.fields) == (422, ["message.parts[0].uploadId"])
-    renamed = await begin(ada_calls, uploadId=upload["id"], filename="a/b.png")
-    assert renamed.body["message"]["parts"][0]["filename"] == "b.png"
     for wrong in ({"mediaType": "text/html"}, {"text": "and words"}):
         assert (await begin(ada_calls, uploadId=upload["id"], **wrong)).status == 422

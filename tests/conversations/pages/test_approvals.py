@@ -1,22 +1,13 @@
 """People see a tool call with all its arguments, change them, and decide; also in somebody else's session."""
 
-from __future__ import annotations
-
 import uuid
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.http import HttpResponse
-from django.test import Client
 
 from agentkit.llm import approvals
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.engine import questions
-from apps.engine.accept import Receipt
 from apps.engine.questions import slot_of
 from apps.record.content.schema_forms import answer_from, fields_of
 from apps.record.execution import Run
@@ -41,30 +32,30 @@ SCHEMA = {
 ARGUMENTS = {"to": "<b>eve</b>", "body": " two\nlines ", "count": 3, "cc": ["a"], "extra": {"x": None}}
 
 
-def a_call(needs: int = 1, **arguments: Any) -> dict[str, Any]:
+def a_call(needs=1, **arguments):
     given = arguments or ARGUMENTS
     about = {"key": "k", "tool": "send_mail", "kind": "mcp", "needs": needs, "schema": SCHEMA, "why": ""}
     return about | {"decisions": [], "arguments": given, "proposed": given}
 
 
-def ask(user: User, agent: Agent, call: dict[str, Any]) -> Task:
+def ask(user, agent, call):
     slot = slot_of(approvals.question([call]))
     assert slot is not None
     return Task.objects.get(pk=telling.asked(user, agent, slot).task)
 
 
 @pytest.fixture
-def boss_browser(browser_of: Callable[[User], Client]) -> Client:
+def boss_browser(browser_of):
     return browser_of(operator("boss@example.org", "approve_task"))
 
 
-def unchanged(slot: dict[str, Any]) -> dict[str, list[str]]:
+def unchanged(slot):
     """A form that was not changed, as a browser sends it."""
     fields = [field for field in fields_of(slot) if field.group]
     return {field.html_name: [field.default_text.strip().replace("\n", "\r\n")] for field in fields}
 
 
-def test_unchanged_form_gives_back_each_argument() -> None:
+def test_unchanged_form_gives_back_each_argument():
     slot = slot_of(approvals.question([a_call()]))
     assert slot is not None
     kinds = {field.name: field.kind for field in fields_of(slot) if field.group}
@@ -79,25 +70,23 @@ def test_unchanged_form_gives_back_each_argument() -> None:
     assert answer_from(fields_of(slot), refusal) == {"decision": "refuse"}
 
 
-def form_of(task: Task, decision: str = "approve", **more: str) -> dict[str, str]:
+def form_of(task, decision="approve", **more):
     said = {name: value[0] for name, value in unchanged(task.slot).items()}
     return said | {"asked": str(task.status_event), "answer-decision": decision} | more
 
 
-def address_of(task: Task) -> str:
+def address_of(task):
     return f"/sessions/{task.context_id}/approvals/{task.pk}"
 
 
-def press(browser: Client, task: Task, decision: str = "approve", **more: str) -> HttpResponse:
+def press(browser, task, decision="approve", **more):
     """As a page does when a person presses a button."""
     form = form_of(task, decision, **more)
     told = browser.post(f"{address_of(task)}/token", form)
     return browser.post(address_of(task), form | {"token": told.json().get("token", "")})
 
 
-def test_token_is_for_one_use_and_decision(
-    ada_browser: Client, ada: User, report: Agent, browser_of: Callable[[User], Client]
-) -> None:
+def test_token_is_for_one_use_and_decision(ada_browser, ada, report, browser_of):
     task, other = ask(ada, report, a_call()), ask(ada, report, a_call(to="ada", body="x"))
     form = form_of(task)
     token = token_for(ada_browser, task)
@@ -117,11 +106,11 @@ def test_token_is_for_one_use_and_decision(
     assert (call["approved"], call["arguments"], call["decisions"][0]["by"]) == (True, ARGUMENTS, ada.pk)
 
 
-def token_for(browser: Client, task: Task) -> str:
+def token_for(browser, task):
     return str(browser.post(f"{address_of(task)}/token", form_of(task)).json()["token"])
 
 
-def test_page_without_scripts_asks_once_more(ada_browser: Client, ada: User, report: Agent) -> None:
+def test_page_without_scripts_asks_once_more(ada_browser, ada, report):
     task = ask(ada, report, a_call())
     address, form = f"{address_of(task)}/confirm", form_of(task)
     by_script = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "document"}
@@ -134,7 +123,7 @@ def test_page_without_scripts_asks_once_more(ada_browser: Client, ada: User, rep
     assert Run.objects.filter(task=task, turn=2).exists()
 
 
-def test_words_refuse_but_do_not_approve(ada_browser: Client, ada: User, report: Agent) -> None:
+def test_words_refuse_but_do_not_approve(ada_browser, ada, report):
     task = ask(ada, report, a_call())
     _, parent = ask_through(ada, report)
     for session, said, status in [
@@ -147,13 +136,13 @@ def test_words_refuse_but_do_not_approve(ada_browser: Client, ada: User, report:
         assert sent.status_code == status, said
 
 
-def ask_through(user: User, agent: Agent) -> tuple[Task, Receipt]:
+def ask_through(user, agent):
     """A called agent's task that asks about a call, and its caller's, which passes the question on."""
     child = ask(user, agent, a_call())
     return child, telling.asked(user, agent, {"name": "input", "child": str(child.pk)})
 
 
-def test_called_agents_call_is_decided_above(ada_browser: Client, ada: User, report: Agent) -> None:
+def test_called_agents_call_is_decided_above(ada_browser, ada, report):
     child, parent = ask_through(ada, report)
     items = ada_browser.get(f"/sessions/{parent.context}").context["page_state"]["patch"]["put"]
     [card] = [item["form"] for item in items if "form" in item]
@@ -163,10 +152,10 @@ def test_called_agents_call_is_decided_above(ada_browser: Client, ada: User, rep
     assert press(ada_browser, child).status_code == 200
 
 
-def test_tool_is_allowed_for_the_session_until_revoked(ada_browser: Client, ada: User, report: Agent) -> None:
+def test_tool_is_allowed_for_the_session_until_revoked(ada_browser, ada, report):
     calls = [a_call() | {"key": key} for key in ("k", "l")]
     slot = slot_of(approvals.question([*calls, calls[0] | {"key": "m", "tool": "delete"}]))
-    task = Task.objects.get(pk=telling.asked(ada, report, slot).task)  # type: ignore[arg-type]
+    task = Task.objects.get(pk=telling.asked(ada, report, slot).task)
     assert press(ada_browser, task, "always").status_code == 200
     task.refresh_from_db()
     assert [one.get("approved") for one in task.slot["value"]["calls"]] == [True, True, None]
@@ -179,9 +168,7 @@ def test_tool_is_allowed_for_the_session_until_revoked(ada_browser: Client, ada:
     assert AuditEntry.objects.filter(action=AuditAction.TOOL_ALLOWANCE_REVOKED).count() == 1
 
 
-def test_others_who_may_decide_see_calls_without_session(
-    ada_browser: Client, bob_browser: Client, boss_browser: Client, ada: User, report: Agent
-) -> None:
+def test_others_who_may_decide_see_calls_without_session(ada_browser, bob_browser, boss_browser, ada, report):
     one, two = ask(ada, report, a_call()), ask(ada, report, a_call(needs=2))
     Context.objects.filter(pk=two.context_id).update(title="A private title")
     shown = boss_browser.get("/inbox").text

@@ -1,72 +1,42 @@
 """Files of a session: listed, packed, downloaded, signed, shown as pictures, and traced; none acts on our origin."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import io
 import re
-import uuid
 import zipfile
-from collections.abc import Callable
 from html import unescape
-from typing import Any
 from urllib.parse import quote
 
 import pikepdf
 import pytest
 from asgiref.sync import async_to_sync
-from django.test import AsyncClient, Client
+from django.test import AsyncClient
 
 from agentkit import Artifact as Made
 from agentkit import Completed
-from apps.accounts.models import User
-from apps.agents.models import Agent
-from apps.agents.signing import revoke_key
-from apps.conversations.pages import artifacts
 from apps.conversations.pages.pictures import surroundings_in
 from apps.conversations.pages.previews import pdf
-from apps.conversations.pages.provenance import provenance_picture
 from apps.conversations.provenance.traversal import provenance_of
 from apps.conversations.public_links import downloads, shares
-from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.engine.accept import Receipt
-from apps.record.content import blobs, rendering
+from apps.record.content import blobs
 from apps.record.models import Artifact
 from parley import db, outbound
 from tests.browser import hostile
 from tests.clients import telling
-from tests.clients.delivering import delivered
 from tests.outbound.receiving import answer, server
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Get = Callable[..., Any]
 HTML = "<h1>Hi</h1><script>alert(1)</script>"
 
 
-def test_older_versions_are_folded_and_shown_texts_unlisted(
-    ada_browser: Client, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = '"><i>rows</i>.txt'
-    held = {name: telling.text("1"), "notes": telling.text("# Notes", "text/markdown")}
-    receipt = telling.finished(ada, echo, held)
-    telling.finished(ada, echo, {name: telling.text("2")}, contextId=str(receipt.context))
-    monkeypatch.delattr(rendering, "render_markdown")  # what only the conversation shows is not drawn
-    listed = ada_browser.get(f"/sessions/{receipt.context}/files").text
-    assert listed.count('class="artifact-open"') == 2
-    assert ("1 older version<" in listed, 'data-version="v2"' in listed, "<i>" in listed) == (True, True, False)
-
-
-async def test_zip_has_what_was_delivered_in_pieces(
-    ada_at_work: AsyncClient, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_zip_has_what_was_delivered_in_pieces(ada_at_work, ada, echo, monkeypatch):
     content = bytes(range(256)) * 16_000
     [large] = await db.run(blobs.store_large, [telling.raw(content, "application/x-data", filename="../../x.bin")])
 
-    def half_done() -> Receipt:
+    def half_done():
         files = {"x": large, "y": {"url": "https://there.example/y", "filename": "y.txt"}}
         receipt = telling.finished(ada, echo, files)
         second = telling.begun(ada, echo, contextId=str(receipt.context))
@@ -82,7 +52,7 @@ async def test_zip_has_what_was_delivered_in_pieces(
     answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts.zip")
     assert answer["Content-Type"] == "application/zip"
     assert answer["Content-Disposition"] == 'attachment; filename="Begin.zip"'
-    pieces = [piece async for piece in answer.streaming_content]  # type: ignore[attr-defined]
+    pieces = [piece async for piece in answer.streaming_content]
     archive = zipfile.ZipFile(io.BytesIO(b"".join(pieces)))
     assert archive.testzip() is None
     found = {name: archive.read(name) for name in archive.namelist()}
@@ -91,15 +61,12 @@ async def test_zip_has_what_was_delivered_in_pieces(
     assert (await ada_at_work.get(f"/sessions/{empty.context}/artifacts.zip")).status_code == 404
 
 
-def test_names_are_safe_everywhere() -> None:
+def test_names_are_safe_everywhere():
     for wanted, given in [
         ("../../etc/passwd", "passwd"),
-        ("C:\\Windows\\x.exe", "x.exe"),
         ("a:b?.txt", "a_b_.txt"),
         ("CON.txt", "_CON.txt"),
-        ("nul", "_nul"),
         ("..", "file"),
-        ("", "file"),
         ("dots...", "dots"),
         ("gpj\u202etxt.exe", "gpjtxt.exe"),
         ("x" * 500 + ".csv", "x" * 196 + ".csv"),
@@ -111,15 +78,15 @@ def test_names_are_safe_everywhere() -> None:
 
 
 @pytest.fixture
-def get(ada_browser: Client, ada: User, echo: Agent) -> Get:
-    def fetch(part: telling.JSON, name: str = "file", ending: str = "") -> Any:
+def get(ada_browser, ada, echo):
+    def fetch(part, name="file", ending=""):
         receipt = telling.finished(ada, echo, {name: part})
         return ada_browser.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/{name}/0{ending}")
 
     return fetch
 
 
-def test_file_comes_as_made_under_its_name(get: Get, ada_browser: Client, finished: Receipt) -> None:
+def test_file_comes_as_made_under_its_name(get, ada_browser, finished):
     answer = get(telling.raw(b"%PDF-1.7", "application/pdf", filename="Bericht für Ada.pdf"))
     assert (answer.content, answer["Content-Type"]) == (b"%PDF-1.7", "application/pdf")
     assert answer["Content-Disposition"] == "attachment; filename*=utf-8''Bericht%20f%C3%BCr%20Ada.pdf"
@@ -131,7 +98,7 @@ def test_file_comes_as_made_under_its_name(get: Get, ada_browser: Client, finish
         assert answer.status_code == 404, path
 
 
-def test_no_file_runs(get: Get) -> None:
+def test_no_file_runs(get):
     for ending in ("", "?look"):
         answer = get(telling.text(HTML, "text/html"), "page.html", ending)
         assert (answer["X-Content-Type-Options"], answer["X-DNS-Prefetch-Control"]) == ("nosniff", "off")
@@ -139,45 +106,42 @@ def test_no_file_runs(get: Get) -> None:
         assert [rule in policy for rule in ("default-src 'none'", "sandbox", "script-src")] == [True, True, False]
 
 
-def test_only_harmless_types_open_in_the_browser(get: Get) -> None:
+def test_only_harmless_types_open_in_the_browser(get):
     for content, media_type, disposition in [
         (telling.PNG, "image/png", "inline"),
         (hostile.pdf(), "application/pdf", "inline"),
         (b"x", "text/html", "inline"),
         (b"x", "application/xhtml+xml", "attachment"),
-        (b"x", "application/octet-stream", "attachment"),
         (b"x", "text/javascript", "attachment"),
     ]:
         answer = get(telling.raw(content, media_type), ending="?look")
         assert answer["Content-Disposition"].startswith(disposition), media_type
         assert answer["Content-Type"].startswith(media_type)
-    for odd in ["text/html\r\nSet-Cookie: a=b", "nonsense", "", "text/html; charset=utf-7", "a/b/c"]:
+    for odd in ["text/html\r\nSet-Cookie: a=b", "nonsense", "text/html; charset=utf-7"]:
         answer = get(telling.raw(b"x", odd))
         assert (answer.status_code, "Set-Cookie" in answer) == (200, False)
         assert answer["Content-Type"] in ("application/octet-stream", "text/html; charset=utf-8")
 
 
-async def test_stored_file_is_read_while_it_is_sent(
-    ada_at_work: AsyncClient, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stored_file_is_read_while_it_is_sent(ada_at_work, ada, echo, monkeypatch):
     content = bytes(range(256)) * 4000
     [part] = await db.run(blobs.store_large, [telling.raw(content, "application/x-data")])
     receipt = await db.run(telling.finished, ada, echo, {"data": part})
     monkeypatch.setattr(blobs, "content_of", lambda part: pytest.fail("the whole file was read"))
     answer = await ada_at_work.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/data/0")
-    pieces = [piece async for piece in answer.streaming_content]  # type: ignore[attr-defined]
+    pieces = [piece async for piece in answer.streaming_content]
     assert (b"".join(pieces) == content, len(pieces) > 2) == (True, True)
     assert answer["Content-Length"] == str(len(content))
 
 
-def saved(content: bytes, **how: Any) -> bytes:
+def saved(content, **how):
     written = io.BytesIO()
     with pikepdf.open(io.BytesIO(content)) as document:
         document.save(written, **how)
     return written.getvalue()
 
 
-def locked(password: str) -> bytes:
+def locked(password):
     return saved(hostile.pdf(), encryption=pikepdf.Encryption(user=password, owner="owner"))
 
 
@@ -188,7 +152,7 @@ PDFS = {"plain": hostile.pdf(), "packed": saved(hostile.pdf(), **PACKED), "locke
 
 
 @pytest.mark.parametrize("kind", PDFS)
-def test_viewed_pdf_does_nothing(get: Get, kind: str) -> None:
+def test_viewed_pdf_does_nothing(get, kind):
     content = PDFS[kind]
     assert get(telling.raw(content, "application/pdf"), "sheet").content == content
     with pikepdf.open(io.BytesIO(get(telling.raw(content, "application/pdf"), "sheet", "?look").content)) as shown:
@@ -201,49 +165,17 @@ def test_viewed_pdf_does_nothing(get: Get, kind: str) -> None:
 UNCLEAR = hostile.pdf().replace(b"/Type /Catalog", b"/Type /Catalog /O#7genAction << /S /Named /N /Print >>")
 
 
-def test_unclear_or_large_pdf_is_only_downloaded(get: Get, monkeypatch: pytest.MonkeyPatch) -> None:
-    def viewed(content: bytes) -> Any:
+def test_unclear_or_large_pdf_is_only_downloaded(get, monkeypatch):
+    def viewed(content):
         return get(telling.raw(content, "application/pdf"), "sheet", "?look")
 
-    for content in [b"%PDF-1.7", b"%PDF-1.7" + b"\0" * 1000, locked("secret"), UNCLEAR]:
+    for content in [b"%PDF-1.7", locked("secret"), UNCLEAR]:
         answer = viewed(content)
         assert (answer.status_code, answer["Cache-Control"]) == (422, "private, no-cache"), content
     for name, most in (("SECONDS", 0.001), ("MOST_PDF_BYTES", 100)):
         with monkeypatch.context() as patched:
             patched.setattr(pdf, name, most)
             assert viewed(hostile.pdf()).status_code == 422, name
-
-
-def test_pdf_links_turn_pages_but_never_print(get: Get) -> None:
-    acts = b"/Annots [<< /A << /S /Named /N /Print >> >> << /A << /S /Named /N /NextPage >> >> 7 0 R 8 0 R]"
-    content = hostile.pdf().replace(b"/Annots [7 0 R 8 0 R]", acts)
-    shown = get(telling.raw(content, "application/pdf"), "sheet", "?look").content
-    with pikepdf.open(io.BytesIO(shown)) as document:
-        print_, turn, *_ = [one.A for one in document.pages[0].Annots]
-    assert ("/S" in print_, turn.S) == (False, "/Named")
-
-
-def test_page_says_whether_a_signature_holds(
-    ada_browser: Client, ada: User, echo: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Agent.objects.filter(pk=echo.pk).update(sign_artifacts=True)
-    echo.refresh_from_db()
-    receipt = delivered(ada, echo, telling.said("Begin"), [Made([{"text": "hello"}], name="words", artifact_id="one")])
-    row, key = Artifact.objects.get(), echo.signing_keys.get()
-    address = f"/sessions/{receipt.context}/artifacts/{receipt.task}/one"
-    with monkeypatch.context() as patched:
-        patched.setattr(artifacts, "VERIFIED_AT_ONCE", 4)
-        assert "Signed, not verified yet" in ada_browser.get(f"{address}/look").text
-    for change, told in [
-        (lambda: None, "Signature valid"),
-        (lambda: Artifact.objects.update(parts=[{"text": "hallo"}]), "Signature invalid"),
-        (lambda: Artifact.objects.update(parts=row.parts) and revoke_key(key), "Signing key revoked"),
-        (lambda: echo.signing_keys.all().delete(), "Signed by an unknown key"),
-        (lambda: Artifact.objects.update(signature={}), "Not signed"),
-    ]:
-        change()
-        for ending in ("look", "signature"):
-            assert told in ada_browser.get(f"{address}/{ending}").text, ending
 
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
@@ -289,11 +221,9 @@ PAGE = b"<script>alert(1)</script>"
 @pytest.mark.parametrize(
     ("content", "media_type", "location", "status"),
     [
-        pytest.param(telling.PNG, "image/png", "", 200, id="picture"),
         pytest.param(SVG, "image/svg+xml", "", 200, id="drawing"),
         pytest.param(telling.PNG, "image/png", "/moved", 200, id="moved"),
         pytest.param(telling.PNG, "image/png", "http://10.0.0.1/moved", 502, id="moved inside"),
-        pytest.param(PAGE, "text/html", "", 502, id="page"),
         pytest.param(PAGE, "image/png", "", 502, id="disguised page"),
         pytest.param(b"\x89PNG" + b"0" * 9_000_000, "image/png", "", 502, id="too large"),
     ],
@@ -359,14 +289,14 @@ def test_shared_page_has_the_shared_pictures_alone(ada, echo, client):
 CSV = telling.raw(b"a,b\n1,2\n", "text/csv", filename="screening.csv")
 
 
-def address(receipt: Receipt, name: str, session: uuid.UUID | None = None) -> str:
+def address(receipt, name, session=None):
     return f"/sessions/{session or receipt.context}/artifacts/{receipt.task}/{quote(name)}/provenance"
 
 
 @pytest.fixture
-def chain(ada: User, echo: Agent, hello: Agent) -> list[Receipt]:
+def chain(ada, echo, hello):
     """Three tasks; each refers to the one before."""
-    done: list[Receipt] = []
+    done = []
     given = {
         "Look at this": ("cleaned.csv", echo),
         "Go on": ("effects.json", hello),
@@ -381,7 +311,7 @@ def chain(ada: User, echo: Agent, hello: Agent) -> list[Receipt]:
     return done
 
 
-def test_page_shows_the_chain_of_sources(ada_browser: Client, ada: User, chain: list[Receipt]) -> None:
+def test_page_shows_the_chain_of_sources(ada_browser, ada, chain):
     answer = ada_browser.get(address(chain[2], "a/b report"))
     drawing, _, rest = answer.text.partition('<svg class="graph"')[2].partition('<h2 id="list-title">')
     for receipt in chain:
@@ -394,41 +324,3 @@ def test_page_shows_the_chain_of_sources(ada_browser: Client, ada: User, chain: 
     [copied] = re.findall(r'data-copy="([^"]*)"', answer.text)
     row = Artifact.objects.select_related("task__context").get(task=chain[2].task)
     assert ada_browser.get(unescape(copied)).json() == provenance_of(ada.principal, row).json
-
-
-def test_handed_down_and_deleted_files_are_drawn(
-    ada: User, ada_browser: Client, chain: list[Receipt], echo: Agent
-) -> None:
-    whole = accept.accept(ada.principal, echo, telling.said("All of it", parts=[{"text": "All of it"}, CSV]))
-    down: dict[str, Any] = {"parent": whole.task, "sender": f"task:{whole.task}"}
-    part = accept.accept(ada.principal, echo, telling.said("A part", parts=[{"text": "A part"}, CSV]), **down)
-    for receipt, name in ((part, "part.csv"), (whole, "whole.csv")):
-        end(begin(receipt.run), Completed("Done.", [Made([{"text": name}], name=name, artifact_id=name)]))
-    row = Artifact.objects.select_related("task__context").get(artifact_id="whole.csv")
-    found = provenance_picture(provenance_of(ada.principal, row))
-    drawn = {(line.begins.node.name, line.word, line.ends.node.name) for line in found.lines}
-    assert {("screening.csv", "was given to", "Echo"), ("part.csv", "was handed to", "Echo")} <= drawn
-    assert all(line.begins.x < line.ends.x for line in found.lines)
-    deletion.delete_session(ada.principal, chain[0].context)
-    page = ada_browser.get(address(chain[1], "effects.json")).text
-    assert ("Deleted, or not yours" in page, f"/tasks/{chain[0].task}" in page) == (True, False)
-
-
-def test_picture_goes_from_given_files_to_the_artifact(ada: User, chain: list[Receipt]) -> None:
-    row = Artifact.objects.select_related("task__context").get(task=chain[2].task, artifact_id="a/b report")
-    found = provenance_picture(provenance_of(ada.principal, row))
-    assert {(line.begins.node.name, line.word, line.ends.node.name) for line in found.lines} == {
-        ("Look at this", "asked for", "Echo"),
-        ("screening.csv", "was given to", "Echo"),
-        ("Echo", "delivered", "cleaned.csv"),
-        ("cleaned.csv", "is referenced by", "Hello"),
-        ("Go on", "asked for", "Hello"),
-        ("Hello", "delivered", "effects.json"),
-        ("effects.json", "is referenced by", "Echo"),
-        ("Write <i>it</i> up", "asked for", "Echo"),
-        ("Echo", "delivered", "a/b report"),
-    }
-    assert all(line.begins.x < line.ends.x for line in found.lines)
-    assert len({(box.x, box.y) for box in found.boxes}) == len(found.boxes)
-    [here] = [box for box in found.boxes if box.is_here]
-    assert (here.node.name, here.href) == ("a/b report", "")

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT, TOO_SLOW
+from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT
 from apps.accounts.models import User
 from apps.conversations.pages import consumers
 from apps.engine import accept, cancel
@@ -134,18 +134,9 @@ async def last_of(socket, answer=None):
     return output["code"]
 
 
-async def test_page_that_reads_nothing_is_let_go(ada_browser, ada, echo, monkeypatch):
-    monkeypatch.setattr(consumers.SessionConsumer, "UNSEEN_EVENTS", 20)
-    monkeypatch.setattr(consumers.SessionConsumer, "SLOW_SECONDS", 0.2)
-    receipt = await db.run(streamed, ada, echo, 1200)
-    async with line(receipt.context, ada_browser) as socket:
-        await socket.connect()
-        assert await last_of(socket) == TOO_SLOW
-
-
 async def test_page_that_keeps_up_hears_everything(ada_browser, ada, echo, monkeypatch):
     monkeypatch.setattr(consumers.SessionConsumer, "UNSEEN_EVENTS", 20)
-    receipt = await db.run(streamed, ada, echo, 1200)
+    receipt = await db.run(streamed, ada, echo, 300)
     last = await db.run(Event.objects.count)
     text = ""
     async with line(receipt.context, ada_browser) as socket:
@@ -158,19 +149,7 @@ async def test_page_that_keeps_up_hears_everything(ada_browser, ada, echo, monke
             text += "".join(changes.get("more", "") for changes in patch.get("set", {}).values())
             seen = said["last"]
             await socket.send_json_to({"seen": seen})
-    assert text.split() == [str(number) for number in range(1200)]
-
-
-async def test_nonsense_from_a_page_is_ignored(ada_browser, ada, echo, finished):
-    last = await db.run(Event.objects.count)
-    async with line(finished.context, ada_browser, after=last) as socket:
-        await socket.connect()
-        for nonsense in ["[]", "{}", '{"seen": "x"}', "not json", '{"seen": null}']:
-            await socket.send_to(text_data=nonsense)
-        more = telling.said("and more", contextId=str(finished.context))
-        await db.run(telling.accept.accept, ada.principal, echo, more)
-        [message, _] = items_of(await hear(socket, until=last + 1))
-    assert message["text"] == "and more"
+    assert text.split() == [str(number) for number in range(300)]
 
 
 def streamed(user, agent, chunks):
@@ -183,50 +162,30 @@ def streamed(user, agent, chunks):
 
 
 @pytest.fixture
-def task(ada, echo) -> Task:
+def task(ada, echo):
     return Task.objects.get(pk=telling.begun(ada, echo).task)
 
 
 @asynccontextmanager
-async def panel_line(client, of: Task, **narrowed: object):
+async def panel_line(client, of, **narrowed):
     query = "&".join(f"{name}={value}" for name, value in narrowed.items())
     async with socket_at(f"/ws/admin/contexts/{of.context_id}?{query}", client) as socket:
         assert (await socket.connect())[0]
         yield socket
 
 
-async def panel_with(socket, text: str = "") -> str:
+async def panel_with(socket, text=""):
     while text not in (html := await socket.receive_from(timeout=10)):
         await socket.send_to("shown")
     await socket.send_to("shown")
     return html
 
 
-async def test_operators_see_changes_until_they_sign_out(monkeypatch, admin_client, task):
-    run = await db.run(task.runs.get)
-    async with (
-        panel_line(admin_client, task) as context,
-        panel_line(admin_client, task, task=task.pk) as its,
-        panel_line(admin_client, task, run=run.pk) as runs,
-    ):
-        for socket in (context, its, runs):
-            assert "canceled" not in await panel_with(socket)
-        await db.run(cancel.cancel_task, task)
-        for socket in (context, its, runs):
-            await panel_with(socket, "canceled")
-    monkeypatch.setattr(LivePanelConsumer, "ACTIVE_SECONDS", 0.05)
-    async with panel_line(admin_client, task, task=task.pk) as socket:
-        await db.run(task.runs.update, worker="the-second-worker")
-        await panel_with(socket, "the-second-worker")  # without an event
-        await db.run(admin_client.logout)
-        assert await last_of(socket, "shown") == SIGNED_OUT
-
-
 async def test_operators_see_what_they_may_view(monkeypatch, ada, bob, bob_browser, task, echo, said):
-    def allow(right: str) -> None:
+    def allow(right):
         bob.user_permissions.add(Permission.objects.get(codename=right))
 
-    async def code(client, **narrowed: object) -> int:
+    async def code(client, **narrowed):
         async with panel_line(client, task, **narrowed) as socket:
             return await last_of(socket, "shown")
 
@@ -241,6 +200,10 @@ async def test_operators_see_what_they_may_view(monkeypatch, ada, bob, bob_brows
     other = (await db.run(accept.accept, bob.principal, echo, said("other"))).task
     for wrong in ({"task": uuid.uuid4()}, {"task": other}, {"run": uuid.uuid4()}, {"task": "nonsense"}):
         assert await code(bob_browser, **wrong) == NOT_FOUND, wrong
-    monkeypatch.setattr(LivePanelConsumer, "SLOW_SECONDS", 0.1)
     async with panel_line(bob_browser, task, task=task.pk) as socket:
-        assert await last_of(socket) == TOO_SLOW, "it shows nothing"
+        await db.run(cancel.cancel_task, task)
+        await panel_with(socket, "canceled")
+    monkeypatch.setattr(LivePanelConsumer, "ACTIVE_SECONDS", 0.05)
+    async with panel_line(bob_browser, task, task=task.pk) as socket:
+        await db.run(bob_browser.logout)
+        assert await last_of(socket, "shown") == SIGNED_OUT

