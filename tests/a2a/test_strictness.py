@@ -7,7 +7,7 @@ from a2a.client.transports import jsonrpc, rest
 from a2a.types import a2a_pb2 as a2a
 
 from apps.a2a.operations import EXTENSION_METHODS, OPERATIONS
-from tests.a2a.strictness import ANSWERS, read_strictly, strict_clients, strict_operations
+from tests.a2a.strictness import ANSWERS, read_strictly, strict_clients
 
 TASK = {"id": "a", "contextId": "b", "status": {"state": "TASK_STATE_WORKING"}}
 SAID = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": ""}]}
@@ -30,12 +30,3 @@ def test_wrong_answers_are_found():
         jsonrpc.parse_lenient({**TASK, "kind": "task"}, a2a.Task())
     with strict_clients():
         assert rest.parse_lenient(json.dumps(TASK), a2a.Task()) == jsonrpc.parse_lenient(TASK, a2a.Task())
-
-
-async def test_wrong_answer_fails_its_test(monkeypatch):
-    async def answers(call):
-        return {"id": "a"}
-
-    monkeypatch.setitem(OPERATIONS, "GetTask", answers)
-    with pytest.raises(AssertionError, match=r"missing: Task\.status"), strict_operations():
-        assert await OPERATIONS["GetTask"](None) == {"id": "a"}

@@ -11,14 +11,12 @@ from django.urls import reverse
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks import MASK
 from apps.accounts.models import User
-from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.record import lookup
 from apps.record.models import Context
 from parley import db, outbound
 from parley.outbound import Guard
 from tests.a2a.calling import message
-from tests.a2a.old_calling import said, told
+from tests.a2a.old_calling import said
 from tests.work.hand import published_keys
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("webhooks are kept under a lock")]
@@ -87,16 +85,6 @@ async def test_secrets_are_masked_and_encrypted_at_rest(hooks, task):
     assert (config.token, config.credentials) == ("canary-token", "canary-credentials")
 
 
-async def test_cleared_conversation_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
-    def find_and_clear(*args, find=lookup.find_agent_task):
-        found = find(*args)
-        deletion.delete_context(ada.principal, echo, found.context.context_id)
-        return found
-
-    monkeypatch.setattr(lookup, "find_agent_task", find_and_clear)
-    assert (await hooks("Create", taskId=task, url=HOOK)).code == -32001
-
-
 async def test_task_has_a_limit_of_webhooks(hooks, task, settings):
     settings.MAX_WEBHOOKS = 2
     answers = await asyncio.gather(*(hooks("Create", taskId=task, id=name, url=HOOK) for name in "abcd"))
@@ -125,7 +113,7 @@ async def test_private_addresses_are_not_saved(hooks, task, ada_at, monkeypatch,
         assert "result" in nowhere_yet.body
     outbound.configure(["127.0.0.1:11434"])
     try:
-        for name in ("foo.localhost", "hook.localhost:8000", "nas.local", "db.internal", "nas.home.arpa", "redis"):
+        for name in ("hook.localhost:8000", "db.internal"):
             assert (await hooks("Create", taskId=task, url=f"http://{name}/hook")).code == -32602, name
             said = message(parts=[{"url": f"http://{name}/file.txt"}])
             assert (await ada_at("echo").send(said)).code == -32602, name
@@ -171,26 +159,18 @@ async def test_old_webhooks_are_the_same_in_both_forms(old_at, old_rests, task):
     assert by_rpc == {"taskId": task, "pushNotificationConfig": shown["pushNotificationConfig"]}
 
 
-def authenticated(schemes):
-    return {"taskId": "a", "pushNotificationConfig": {"url": HOOK, "authentication": {"schemes": schemes}}}
-
-
 SCHEMES = "pushNotificationConfig.authentication.schemes"
+OF_A_WORD = {"url": HOOK, "authentication": {"schemes": "Bearer"}}
 WRONG = (
-    ("set", {"pushNotificationConfig": {"url": HOOK}}, "taskId"),
-    ("set", {"taskId": "a"}, "pushNotificationConfig"),
     ("set", {"taskId": "a", "pushNotificationConfig": {}}, "pushNotificationConfig.url"),
     ("set", {"taskId": "a", "pushNotificationConfig": {"url": "http://127.0.0.1/"}}, "pushNotificationConfig.url"),
-    ("set", authenticated(["a b"]), SCHEMES),
-    ("set", authenticated("Bearer"), SCHEMES),
-    ("get", {"pushNotificationConfigId": "a"}, "id"),
+    ("set", {"taskId": "a", "pushNotificationConfig": OF_A_WORD}, SCHEMES),
     ("get", {"id": "a", "pushNotificationConfigId": "a\n"}, "pushNotificationConfigId"),
-    ("list", {}, "id"),
     ("delete", {"id": "a"}, "pushNotificationConfigId"),
 )
 
 
-async def test_wrong_old_webhooks_are_named(old_at, old_rests, echo, subtests):
+async def test_wrong_old_webhooks_are_named(old_at, echo, subtests):
     for word, params, field in WRONG:
         with subtests.test(f"{word} {params}"):
             answer = await method(old_at("echo"), word, **params)
@@ -198,9 +178,6 @@ async def test_wrong_old_webhooks_are_named(old_at, old_rests, echo, subtests):
     wrong = {"url": "http://localhost/"}
     answer = await old_at("echo").send(said(), pushNotificationConfig=wrong)
     assert (answer.code, answer.fields) == (-32602, ["configuration.pushNotificationConfig.url"])
-    body = {"message": told(), "configuration": {"pushNotification": wrong}}
-    over_http = await old_rests("echo").ask("POST", "v1/message:send", body)
-    assert (over_http.status, over_http.fields) == (400, ["configuration.pushNotification.url"])
     assert not await db.run(PushConfig.objects.exists)
 
 
@@ -240,8 +217,6 @@ def test_admin_shows_webhooks_without_secrets(admin_client, hook, dead, waiting)
     for page, words in pages.items():
         content = admin_client.get(page).content.decode()
         assert (words in content, "canary" in content, "enc:" in content) == (True, False, False)
-    for query in ({"state__exact": "dead"}, {"q": "nobody answered"}):
-        assert set(admin_client.get(reverse(DELIVERIES), query).context["cl"].result_list) == {dead}
     with connection.cursor() as cursor:
         cursor.execute("UPDATE a2a_pushconfig SET token = 'garbage', credentials = 'garbage'")
     assert {admin_client.get(page).status_code for page in pages} == {200}

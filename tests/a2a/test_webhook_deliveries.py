@@ -16,7 +16,7 @@ from agentkit import Completed
 from apps.a2a import webhooks
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.requests import OneWebhookRequest, Webhook
-from apps.a2a.webhooks import DELIVERIES_TO_SEND, CallResult, claim, create_with_task, record_result, retry_delay
+from apps.a2a.webhooks import DELIVERIES_TO_SEND, CallResult, claim, create_with_task, record_result
 from apps.accounts.webhook_signatures import new_secret
 from apps.conversations.sessions import deletion
 from apps.engine import accept
@@ -132,24 +132,6 @@ async def test_later_webhooks_hear_what_follows(worker, ada_at, old_at, asking, 
     assert {call.body.get("kind") for call in old_hook.calls} == {"task"}
 
 
-async def test_parallel_tasks_are_told_in_order(worker, ada_at, countdown, hook):
-    inline = {"taskPushNotificationConfig": {"url": hook.url}}
-    sent = await asyncio.gather(
-        *(ada_at("countdown").send(message("3", contextId=f"{n % 2}"), **inline) for n in range(6))
-    )
-    ends = {one.result["task"]["id"]: one.result["task"]["status"] for one in sent}
-    async with asyncio.timeout(60):
-        while hook.told.count("completed") < len(ends):
-            await hook.have(len(hook.calls) + 1)
-    tasks = {key: [] for key in ends}
-    for call in hook.calls:
-        [update] = call.body.values()
-        tasks[update["taskId"]].append(call.what)
-        assert call.what != "completed" or update["status"] == ends[update["taskId"]]
-    for told in tasks.values():
-        assert (told[0], told[-1], told.count("completed")) == ("working", "completed", 1)
-
-
 async def test_two_workers_deliver_the_log_once(told, hook, deliverer, published):
     [config] = await told(hook.url)
     assert set(published) == {config}
@@ -163,7 +145,7 @@ async def test_two_workers_deliver_the_log_once(told, hook, deliverer, published
     assert hook.calls[1].body["artifactUpdate"]["artifact"]["parts"] == [{"text": "2\n"}]
 
 
-@pytest.mark.parametrize("status", ["500 Broken", "410 Gone", "302 Found", "100000 Odd"])
+@pytest.mark.parametrize("status", ["500 Broken", "302 Found", "100000 Odd"])
 async def test_failed_call_is_retried_before_what_follows(told, hook, deliverer, published, status):
     [config] = await told(hook.url)
     hook.answering = lambda number: answer(b"", status if number == 1 else "200 OK", "Location: /elsewhere")
@@ -289,12 +271,6 @@ async def test_calls_are_signed_by_each_valid_secret(ada, told, hook, deliverer)
             assert SignedWebhook(secret).verify(body, call.headers) == call.body
         with pytest.raises(WebhookVerificationError):
             SignedWebhook(new_secret()).verify(body, call.headers)
-
-
-def test_retries_fill_about_a_day(settings):
-    waits = [retry_delay(n).total_seconds() for n in range(1, 60)]
-    within = [n for n in range(60) if sum(waits[:n]) < settings.WEBHOOK_GIVE_UP_SECONDS]
-    assert 25 < len(within) < 60
 
 
 @pytest.mark.services("SQLite has one writer", only=True)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import CallClient, Message, SkillHandler, TaskContext, runner, testing, tool
+from agentkit import CallClient, Message, SkillHandler, TaskContext, testing, tool
 from agentkit.llm import LlmWorker
-from tests.model_agents.agents import Greeter, double, handler_of
+from tests.model_agents.agents import double, handler_of
 from tests.model_agents.endpoint import Endpoint, calls, says
 
 TOOL = {"name": "weather", "description": "The weather.", "parameters": {"type": "object", "properties": {"city": {}}}}
@@ -29,12 +29,13 @@ def handler(*tools: Any, **options: Any):
 
 async def test_a_clients_tool_waits_for_its_result(endpoint: Endpoint):
     endpoint.replies = [calls(("weather", {"city": "Rome"})), says("20°.")]
-    asked = await testing.run(handler(), said("Weather?", tools=[TOOL]))
+    asked = await testing.run(handler(), said("Weather?", tools=[TOOL], mustCall=["weather"]))
     assert isinstance(asked.outcome, CallClient)
     [call] = asked.outcome.calls
     assert (call["name"], call["arguments"]) == ("weather", {"city": "Rome"})
-    run = await asked.answer(given((call, {"degrees": 20})))
+    run = await asked.answer(given((call, {"degrees": 20}), tools=[TOOL]))
     assert run.outcome.message == "20°."
+    assert [one.get("tool_choice", "auto") == "auto" for one in endpoint.requests] == [False, True], "demanded once"
     result = endpoint.requests[1]["messages"][-1]
     assert (result["role"], '{"degrees": 20}' in result["content"]) == ("tool", True)
 
@@ -58,40 +59,6 @@ async def test_own_and_approved_tools_work_beside_the_clients(endpoint: Endpoint
     assert all(word in results for word in ("cold", "8", "a.txt is gone", "warm"))
 
 
-async def test_a_clients_tool_takes_a_task(endpoint: Endpoint):
-    class Brief(Greeter):
-        async def on_request(self, task: TaskContext) -> str:
-            return await LlmWorker("Help.").run(task)
-
-    endpoint.replies = [calls(("weather", {}))]
-    with pytest.raises(runner.NeedsTask):
-        await runner.answer(Brief(), said("Weather?", tools=[TOOL]))
-
-
-async def test_words_instead_of_results_reach_the_model(endpoint: Endpoint):
-    endpoint.replies = [calls(("weather", {})), says("As you like.")]
-    asked = await testing.run(handler(), said("Weather?", tools=[TOOL]))
-    run = await asked.answer("Never mind.")
-    assert run.outcome.message == "As you like."
-    assert "Never mind." in endpoint.requests[1]["messages"][-1]["content"]
-
-
-async def test_a_demanded_tool_is_demanded_once(endpoint: Endpoint):
-    endpoint.replies = [calls(("weather", {})), says("20°.")]
-    asked = await testing.run(handler(), said("Weather?", tools=[TOOL], mustCall=["weather"]))
-    await asked.answer(given((asked.outcome.calls[0], "20"), tools=[TOOL]))
-    first, second = endpoint.requests
-    assert first["tool_choice"] != "auto"
-    assert second.get("tool_choice", "auto") == "auto"
-
-
-async def test_a_clients_tool_replaces_one_of_its_name(endpoint: Endpoint):
-    endpoint.replies = [calls(("double", {"number": 4}))]
-    run = await testing.run(handler(), said("Hi.", tools=[{"name": "double"}]))
-    assert isinstance(run.outcome, CallClient)
-    assert len(endpoint.requests[0]["tools"]) == 1
-
-
 async def test_an_answer_has_the_clients_form(endpoint: Endpoint):
     endpoint.replies = [calls(("final_result", {"town": "Rome"})), calls(("final_result", {"city": "Rome"}))]
     run = await testing.run(handler(), said("Where?", output={"name": "place", "schema": SCHEMA}))
@@ -113,11 +80,8 @@ async def test_settings_reach_the_model_within_the_agents_limit(endpoint: Endpoi
     [
         {"settings": {"extra_body": {"model": "dear"}, "extra_headers": {"X": "y"}, "timeout": 9}},
         {"settings": {"max_tokens": "x", "stop_sequences": [1], "seed": True, "temperature": None}},
-        {"settings": {"max_tokens": 0}},
         {"settings": "x"},
         {"tools": 5},
-        {"tools": [3, {"name": 1}]},
-        {"output": []},
     ],
 )
 async def test_impossible_wishes_are_ignored(endpoint: Endpoint, wishes: Any):

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import threading
 
 import pytest
 
@@ -13,7 +12,6 @@ from agentkit import (
     HandlerError,
     InputRequired,
     Message,
-    Progress,
     Stopped,
     SyncTaskContext,
     TaskContext,
@@ -84,15 +82,6 @@ async def test_tools_are_called_and_their_results_go_back(endpoint: Endpoint):
     assert (run.text, run.outcome.message) == ("", "21°"), "without streaming, the last words are the answer"
 
 
-async def test_a_clients_instructions_follow_the_workers(endpoint: Endpoint):
-    endpoint.usual = says("ok")
-    wire = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
-    for instructions in ("Rhyme.", {"no": "text"}):
-        await LlmWorker("Help.").run(message=Message.from_wire({**wire, "metadata": {"instructions": instructions}}))
-    told, untold = (" ".join(text for role, text in endpoint.said(at) if role == "system") for at in (0, 1))
-    assert (told[:5], told[-6:], untold) == ("Help.", "Rhyme.", "Help.")
-
-
 async def test_tools_are_described_by_signature_and_docstring(endpoint: Endpoint):
     @tool(name="loudly", description="Louder!")
     def renamed(text: str, task: SyncTaskContext) -> str:
@@ -107,35 +96,8 @@ async def test_tools_are_described_by_signature_and_docstring(endpoint: Endpoint
     assert list(found["loudly"]["parameters"]["properties"]) == ["text"]
     descriptions = [found[name]["description"] for name in ("weather", "loudly", "ask_poet")]
     assert descriptions == ["The weather to come.", "Louder!", "Writes poems."]
-    assert len(AgentTool("a" * 63, "").name) == 64, "which every endpoint takes"
-
-    def silent(text: str) -> str:
-        return text
-
-    for unfit, told in ((lambda text: text, "A tool needs a name"), (silent, "The tool silent needs a docstring")):
-        with pytest.raises(HandlerError, match=told):
-            await LlmWorker("Help.", [unfit]).run(message="x")
-
-
-async def test_tools_run_in_parallel_with_the_task(endpoint: Endpoint):
-    both = threading.Barrier(2, timeout=20)
-
-    def shout(text: str, task: SyncTaskContext) -> str:
-        """Says it loudly."""
-        both.wait()
-        task.progress(f"in {threading.current_thread().name.partition('_')[0]}")
-        return text.upper()
-
-    async def whisper(task: TaskContext, text: str) -> str:
-        """Says it softly."""
-        await asyncio.to_thread(both.wait)
-        await task.progress("psst")
-        return text.lower()
-
-    endpoint.replies = [calls(("shout", {"text": "Hi"}), ("whisper", {"text": "Hi"})), says("done")]
-    run = await helped(shout, whisper)
-    assert {one.text for one in run.emissions if isinstance(one, Progress)} == {"in tool", "psst"}
-    assert set(told_to(endpoint)) == {"HI", "hi"}
+    with pytest.raises(HandlerError, match="A tool needs a name"):
+        await LlmWorker("Help.", [lambda text: text]).run(message="x")
 
 
 async def test_errors_and_long_results_go_back_cut(endpoint: Endpoint):
@@ -154,15 +116,11 @@ async def test_errors_and_long_results_go_back_cut(endpoint: Endpoint):
     endpoint.replies = [calls(("explode", {}), ("leave", {}), ("book", {})), says("That did not work.")]
     run = await helped(explode, leave, book)
     left, result = sorted(str(one.result) for one in results_of(run) if one.is_error)
-    assert "SystemExit" in left
-    assert result.startswith("RuntimeError: boom boom")
-    assert len(result) < 1100
+    assert ("SystemExit" in left, result[:22], len(result) < 1100) == (True, "RuntimeError: boom boo", True)
     assert isinstance(run.outcome, Completed)
     _, told, cut = sorted(told_to(endpoint), key=len)
-    assert "RuntimeError: boom" in told
-    assert len(told) < 1300
+    assert ("RuntimeError: boom" in told, len(told) < 1300) == (True, True)
     assert cut.endswith("[the first 100000 of 500000 characters]")
-    assert len(cut) < 101_000
 
 
 async def test_wrong_arguments_and_unknown_tools_go_back(endpoint: Endpoint):
@@ -178,15 +136,14 @@ async def test_wrong_arguments_and_unknown_tools_go_back(endpoint: Endpoint):
     assert [one.is_error for one in results_of(run)] == [True] * 3
 
 
-@pytest.mark.parametrize("in_a_thread", [False, True])
-async def test_a_stop_ends_the_models_request(endpoint: Endpoint, in_a_thread):
+async def test_a_stop_ends_the_models_request(endpoint: Endpoint):
     def in_thread(task: SyncTaskContext) -> str:
         return LlmWorker("Help.").sync(task)
 
     endpoint.replies = [hangs("It ", *["is "] * 2000)]  # mostly unread
     recorder = testing.Recorder()
     task = testing.task_for(testing.user_message("x"), recorder)
-    handler = handlers.as_handler(in_thread if in_a_thread else handler_of(LlmWorker("Help.")))
+    handler = handlers.as_handler(in_thread)
     driven = asyncio.create_task(runner.drive(handler, task))
     await asyncio.wait_for(recorder.heard.wait(), 20)
     driven.cancel()
@@ -282,12 +239,3 @@ async def test_an_answered_agents_call_goes_on(endpoint: Endpoint):
     assert heard == ["Paint the wall"] * 2
     assert endpoint.said(1)[1:] == [("user", "Paint!"), ("assistant", None), ("tool", "It is blue.")]
     assert run.memory == {}
-
-
-async def test_calls_named_alike_are_told_apart(endpoint: Endpoint):
-    again = calls(("weather", {"city": "Rome"}), prefix="call")
-    endpoint.replies = [again, again, says("ok")]
-    run = await helped(weather)
-    called = [one.call_id for one in run.emissions if isinstance(one, ToolCall)]
-    assert called == [one.call_id for one in results_of(run)]
-    assert len(set(called)) == 2

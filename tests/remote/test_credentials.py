@@ -14,12 +14,11 @@ from django.db import connection
 from django.utils import timezone
 from google.protobuf.json_format import ParseDict
 
-from apps.accounts import encryption
-from apps.accounts.encryption import CannotDecrypt, keyring
+from apps.accounts.encryption import keyring
 from apps.engine.output import Redaction
 from apps.remote.authentication import credentials
 from apps.remote.authentication.security_schemes import card_requirements
-from apps.remote.errors import CredentialMissing, Unauthorized, WrongOrigin
+from apps.remote.errors import CredentialMissing, WrongOrigin
 from apps.remote.federation import known
 from apps.remote.models import RemoteAgent, RemoteCredential
 from parley import db as database
@@ -137,15 +136,9 @@ async def test_credentials_do_not_follow_a_changed_card(vault):
     agent = await database.run(approved, agent, other_kind)
     with pytest.raises(CredentialMissing, match="another kind"):
         await credentials.auth_for(agent, None)
-    login = [card(URL, {"login": oauth2_scheme(f"https://{name}.example.org/token")}, {"login": []}) for name in "ab"]
-    agent = await database.run(registered, login[0], "other")
-    await save(agent, "login", {"client_id": "parley", "client_secret": SECRET})
-    agent = await database.run(approved, agent, login[1])
-    with pytest.raises(CredentialMissing, match=r"for the tokens of https://a.example.org:443"):
-        await credentials.auth_for(agent, None)
 
 
-async def test_expired_erased_and_impossible_credentials_are_missing(ada, vault):
+async def test_expired_and_erased_credentials_are_missing(ada, vault):
     other = await database.run(registered, card(URL, {"key": IN_HEADER}, {"key": []}), "other")
     await save(other, "key", KEY)
     with pytest.raises(CredentialMissing):
@@ -157,11 +150,6 @@ async def test_expired_erased_and_impossible_credentials_are_missing(ada, vault)
     assert not await database.run(credentials.erase, vault, None, "key", ada)
     with pytest.raises(CredentialMissing, match="wants a credential"):
         await credentials.auth_for(vault, None)
-    agent = await database.run(approved, vault, card(URL, {"tls": {"mtlsSecurityScheme": {}}}, {"tls": []}))
-    with pytest.raises(CredentialMissing, match="client certificate"):
-        await credentials.auth_for(agent, None)
-    with pytest.raises(ValidationError, match="client certificate"):
-        await save(agent, "tls", KEY)
 
 
 async def test_a_persons_own_goes_before_everybodys(ada, bob, vault):
@@ -189,14 +177,10 @@ async def test_a_persons_own_goes_before_everybodys(ada, bob, vault):
 
 def test_what_is_no_credential_is_not_repeated(ada, vault):
     for scheme, given, field in (
-        (IN_HEADER, {}, "key"),
         (IN_HEADER, {"key": f"{SECRET}\r\nX-Evil: 1"}, "key"),
         (IN_HEADER, {"key": f"{SECRET}ü"}, "key"),
-        (IN_HEADER, {"key": SECRET * 1000}, "key"),
         (api_key("cookie", "c"), {"key": f"{SECRET}; other=1"}, "key"),
-        (http("bearer"), {"token": f"{SECRET} two"}, "token"),
         (http("basic"), {"username": f"a:{SECRET}", "password": "p"}, "username"),
-        (http("basic"), {"username": "ada"}, "password"),
         (oauth2_scheme("https://login.example.org/token"), {"client_id": "x"}, "client_secret"),
     ):
         agent = approved(vault, card(URL, {"one": scheme}, {"one": []}))
@@ -222,19 +206,6 @@ def test_credentials_are_encrypted_under_the_master_key(ada, vault, settings):
     assert stored() != old
     assert keyring().current in stored()
     assert RemoteCredential.objects.get().values == KEY
-
-
-async def test_undecryptable_credentials_can_be_given_again(ada, vault, settings):
-    await save(vault, "key", KEY)
-    settings.MASTER_KEY = base64.urlsafe_b64encode(b"n" * 32).decode()
-    encryption._read_once.cache_clear()
-    with pytest.raises(Unauthorized, match="cannot be decrypted"):
-        await credentials.auth_for(vault, None)
-    with pytest.raises(CannotDecrypt):
-        await RemoteCredential.objects.aget()
-    await database.run(credentials.set_personal, vault, "key", True, ada)
-    await save(vault, "key", {"key": "new"})
-    assert (await RemoteCredential.objects.aget()).values == {"key": "new"}
 
 
 async def test_no_log_error_or_repr_has_a_credential(ada, caplog):
@@ -281,12 +252,9 @@ def asked(schemes, *alternatives, url=URL, **more):
 def test_what_parley_cannot_do_is_said():
     for scheme, told in (
         ({"mtlsSecurityScheme": {}}, "client certificate"),
-        (http("digest"), "'digest'"),
         (oauth2_scheme(TOKENS, flow="authorizationCode"), "client credentials only"),
         (oauth2_scheme("http://login.example.org/token"), "over http"),
-        (oauth2_scheme("file:///etc/passwd"), "no usable address"),
         (api_key("body", "key"), "'body'"),
-        (api_key("query", ""), "where none can be"),
         ({}, "of a kind that Parley does not know"),
     ):
         [alternative] = asked({"one": scheme}, {"one": []}).alternatives
@@ -297,18 +265,8 @@ def test_what_parley_cannot_do_is_said():
     schemes = {"token": http("bearer"), "login": http("basic"), "key": api_key("header", "AUTHORIZATION")}
     for pair in ({"token": [], "login": []}, {"token": [], "key": []}):
         assert "same place" in asked(schemes, pair).alternatives[0].problem
-    long = "x" * 5_000
-    assert "too long" in asked({long: http("bearer")}, {long: []}).alternatives[0].problem
     many = [{"token": [str(n)]} for n in range(10_000)]
     assert len(asked(schemes, *many).alternatives) == 50
-
-
-def test_agents_may_ask_for_nothing():
-    nothing = asked({})
-    assert (nothing.alternatives, nothing.is_optional, nothing.schemes) == ((), True, {})
-    either = asked({"token": http("bearer")}, {"token": []}, {})
-    assert (either.is_optional, len(either.alternatives)) == (True, 1)
-    assert not asked({"token": http("bearer")}, {"token": []}).is_optional
 
 
 def test_a_skill_wants_its_own_besides():
@@ -324,14 +282,3 @@ def test_a_skill_wants_its_own_besides():
         [("login", ("read",)), ("key", ())],
     ]
     assert not ways["write"][1]
-
-
-def test_the_origin_is_where_the_agent_is_called():
-    for url, origin in (
-        ("https://Vault.example.org/a2a", "https://vault.example.org:443"),
-        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
-        ("https://[2001:DB8::1]/", "https://[2001:db8::1]:443"),
-        ("https://vault.example.org@evil.example.org/", ""),
-        ("not a url", ""),
-    ):
-        assert asked({}, url=url).origin == origin

@@ -47,7 +47,7 @@ def test_a_card_at_a_url_becomes_an_agent(cards_at, ada):
 
 @pytest.mark.parametrize(
     ("base", "place"),
-    [("", "agent-card.json"), ("/", "agent.json"), ("/a2a/one", "agent.json"), ("/a2a/one/", "agent-card.json")],
+    [("/", "agent.json"), ("/a2a/one", "agent-card.json")],
 )
 def test_base_urls_lead_to_well_known_cards(cards_at, base, place):
     at = f"{base.rstrip('/')}/.well-known/{place}"
@@ -56,7 +56,7 @@ def test_base_urls_lead_to_well_known_cards(cards_at, base, place):
     assert RemoteAgent.objects.get().card_url == cards_at.url + at
 
 
-@pytest.mark.parametrize("page", [(302, {"Location": "/login"}, b""), (401, {}, b""), (404, {}, b"")])
+@pytest.mark.parametrize("page", [(302, {"Location": "/login"}, b""), (401, {}, b"")])
 def test_cards_are_found_at_the_next_places(cards_at, page):
     cards_at.pages |= {WELL_KNOWN: page, "/.well-known/agent.json": old_card(cards_at.url)}
     cards_at.pages["/my/agent"] = old_card(cards_at.url)
@@ -64,14 +64,6 @@ def test_cards_are_found_at_the_next_places(cards_at, page):
         agent = registration.register_remote(slug, url=cards_at.url + url)
         assert agent.remote.card_url == cards_at.url + place
         assert agent.current_version.content["card"]["supportedInterfaces"][0]["protocolVersion"] == "0.3"
-
-
-def test_pasted_cards_have_a_largest_size():
-    agent = registration.register_remote("translator", card=json.dumps(card(URL)))
-    assert (agent.remote.card_url, agent.remote.origin) == ("", "https://agents.example:443")
-    skills = [{"id": f"s{n}", "name": "S", "description": "x" * 9_000, "tags": ["s"]} for n in range(60)]
-    with pytest.raises(BadCard, match="larger than 512 KiB"):
-        registration.register_remote("other", card=json.dumps(card(URL, skills=skills)))
 
 
 def test_taken_slugs_are_refused_except_for_updates(echo):
@@ -89,11 +81,8 @@ def test_taken_slugs_are_refused_except_for_updates(echo):
 @pytest.mark.parametrize(
     ("page", "sentence"),
     [
-        (b"<html>", "There is no agent card at"),
         ((500, {}, b"{}"), "answers with status 500"),
         ((401, {}, b"{}"), "wants credentials"),
-        (b'{"a": 1, "a": 2}', "same key twice"),
-        ({"name": "x", "skills": []}, "names no address"),
         (b"{" + b" " * 600_000 + b"}", "larger than"),
         ((302, {"Location": "http://169.254.169.254/"}, b""), "redirect"),
         ((200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**24)), "larger than"),
@@ -208,8 +197,6 @@ def test_harmless_changes_count_and_policies_stay(cards_at, translator):
     [
         (lambda url: {"supportedInterfaces": [interface(f"{url}/other")]}, "another interface"),
         (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", "HTTP+JSON")]}, "another interface"),
-        (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", version="0.3")]}, "another interface"),
-        (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", tenant="x")]}, "another interface"),
         (lambda url: {"securitySchemes": KEY}, "another security scheme"),
         (lambda url: {"securityRequirements": [{"schemes": {"key": {"list": []}}}]}, "another security scheme"),
     ],
@@ -251,9 +238,6 @@ def test_declined_cards_are_not_proposed_again(cards_at, moved, ada):
     registration.decline_card(moved, ada)
     outcome, agent = refreshed(moved)
     assert (outcome, agent.name, agent.remote.proposed, agent.versions.count()) == ("unchanged", "Translator", None, 2)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(name="Moved", supportedInterfaces=[interface("https://third.example/")])
-    outcome, agent = refreshed(moved)
-    assert (outcome, agent.versions.count()) == ("waiting", 3)
     cards_at.pages[WELL_KNOWN] = cards_at.card()
     outcome, agent = refreshed(moved)
     assert (outcome, agent.remote.proposed) == ("unchanged", None), "it is again what it was"

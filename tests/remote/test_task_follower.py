@@ -23,7 +23,6 @@ from apps.remote import a2a_client, cards, circuit_breaker
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.execution import cancellation
-from apps.remote.execution.task_follower import Backoff
 from apps.remote.federation import known
 from apps.remote.models import OpenWork, RemoteAgent
 from parley import db
@@ -88,14 +87,13 @@ async def test_what_the_agent_says_when_asked_counts(agent, talk):
     done = await talk.ask()
     assert (done.state, words(done)) == ("completed", "Done.")
     assert "could not be confirmed" in str((await db.run(run_of, done)).notes)
-
-
-async def test_another_end_after_completion_discards_nothing(agent, talk):
     agent.tells("FAILED", "It broke after all.", made("work"), now("COMPLETED", "Done."))
     done = await talk.ask()
-    assert (done.state, words(done)) == ("completed", "Done.")
-    assert await db.run(delivered, done) == {"answer": "work"}
+    assert (done.state, await db.run(delivered, done)) == ("completed", {"answer": "work"}), "it had completed"
     assert "TASK_STATE_FAILED" in str((await db.run(run_of, done)).notes)
+    agent.tells("REJECTED")
+    ended = await talk.ask()
+    assert (ended.state, bool(words(ended))) == ("rejected", True), "an end without words gets a reason"
 
 
 async def test_too_many_requests_are_tried_again_later(agent, talk):
@@ -122,16 +120,6 @@ async def test_agents_that_call_back_are_looked_at_then(agent, ada, settings):
     for _ in range(3):  # repeat to cut short waits of up to a minute
         await db.run(notifications.nudge, run.pk)
     assert words(await asyncio.wait_for(talk.settled(begun), 5)) == "Done at last."
-
-
-def test_looks_grow_apart_up_to_ten_minutes(settings):
-    settings.REMOTE_POLL_SECONDS = (0.2, 600.0)
-    backoff = Backoff()
-    waits = [backoff.next() for _ in range(30)]
-    assert (waits[0], waits[-1], waits == sorted(waits)) == (0.2, 600.0, True)
-    assert all(wait <= sum(waits[:place]) * 0.6 for place, wait in enumerate(waits) if place > 5)
-    backoff.restart()
-    assert backoff.next() == 0.2
 
 
 async def test_work_over_its_limit_fails_and_is_canceled(agent, ada):
@@ -183,8 +171,7 @@ async def test_files_refused_inline_are_sent_as_links(agent, talk, client):
     assert forged.status_code == 404
 
 
-@pytest.mark.parametrize("breaker_is", ["closed", "open"])
-async def test_the_next_worker_finds_the_work_again(agent, ada, echo, breaker_is):
+async def test_the_next_worker_finds_the_work_again(agent, ada, echo):
     """An open breaker and a fallback are for new calls: a running task is followed anyway."""
     talk = Talk(ada, await db.run(lambda: remote_agent(agent.card(), fallbacks=["echo"])))
 
@@ -198,7 +185,7 @@ async def test_the_next_worker_finds_the_work_again(agent, ada, echo, breaker_is
     agent.is_at("WORKING", artifacts=[artifact("a b ")])
     sent = await talk.say()
     await until(lambda: len(said(sent, "artifact_update")) == 2)
-    for _ in range(5 if breaker_is == "open" else 0):
+    for _ in range(5):
         await db.run(circuit_breaker.record_failure, talk.agent, Unreachable("It does not answer."))
     await asyncio.to_thread(worker.close_current_worker, 0.0)  # as SIGTERM does; the run is given back
     done = await talk.settled(sent)
@@ -250,14 +237,6 @@ async def test_a_lost_answer_is_sought_in_its_task(agent, talk):
     assert len(agent.sends) == 2
 
 
-@pytest.mark.parametrize("state", ["CANCELED", "REJECTED"])
-async def test_an_end_without_words_gets_a_reason(agent, talk, state):
-    agent.tells(state)
-    ended = await talk.ask()
-    assert ended.state == ("failed" if state == "CANCELED" else "rejected")
-    assert words(ended)
-
-
 async def test_credentials_that_the_agent_wants_are_asked_for(agent, talk):
     wants = now("AUTH_REQUIRED", "Sign in at https://id.invalid/", metadata={"slot": {"schema": {"type": "string"}}})
     agent.sent = in_turn(events({"task": task()}, wants), events({"task": task("COMPLETED", "In.")}))
@@ -283,16 +262,15 @@ async def test_ones_own_credential_is_asked_for_first(agent, ada):
     assert agent.sends[0]["parts"] == [{"text": "hello"}]
 
 
-@pytest.mark.parametrize("ends", [[], [now("WORKING", key="t2")]], ids=["well", "badly"])
-async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch, ends):
+async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch):
     monkeypatch.setattr(worker.WorkerProcess, "_stop_lost", lambda *_: None)
     go = threading.Event()
 
     async def work(_):
         yield {"task": task()}
         await asyncio.to_thread(go.wait, 10)
-        for event in ends or (made(f"{number}", append=number > 0) for number in range(50)):
-            yield event
+        for number in range(50):
+            yield made(f"{number}", append=number > 0)
             await asyncio.sleep(0.1)
 
     agent.sent = work
@@ -307,10 +285,8 @@ async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch
     assert agent.count("CancelTask") == 0
 
 
-@pytest.mark.parametrize("word_of_it", ["comes at once", "comes later than the answer"])
-async def test_cancels_before_the_first_answer_are_passed_on(agent, talk, monkeypatch, word_of_it):
-    if word_of_it == "comes later than the answer":
-        monkeypatch.setattr(worker.WorkerProcess, "_stop", lambda *_: None)
+async def test_cancels_before_the_first_answer_are_passed_on(agent, talk, monkeypatch):
+    monkeypatch.setattr(worker.WorkerProcess, "_stop", lambda *_: None)  # it hears of it after the answer
     go = threading.Event()
 
     async def work(_):
@@ -323,12 +299,9 @@ async def test_cancels_before_the_first_answer_are_passed_on(agent, talk, monkey
     begun = await talk.say()
     await until(lambda: agent.sends)
     await talk.cancel(begun)
-    if word_of_it == "comes at once":
-        await until(lambda: not worker.current_worker()._active)
     go.set()
-    if word_of_it == "comes later than the answer":
-        await until(lambda: "no longer its own" in str(run_of(begun).notes))
-        await work_off(cancellation.CANCELS)
+    await until(lambda: "no longer its own" in str(run_of(begun).notes))
+    await work_off(cancellation.CANCELS)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
@@ -356,14 +329,14 @@ async def seen_by(talk: Talk, text: str, **fields) -> dict:
     return part["data"]
 
 
-@pytest.mark.parametrize(
-    "peer",
-    [
-        "SDK 1.3 JSON-RPC",
-        "SDK 1.3 without streams",
-        pytest.param("SDK 1.3 HTTP+JSON", marks=pytest.mark.slow("one binding is enough")),
-    ],
-)
+SLOWLY = pytest.mark.slow("one binding, with streams, is enough")
+PEERS = [
+    "SDK 1.3 JSON-RPC",
+    *(pytest.param(f"SDK 1.3 {one}", marks=SLOWLY) for one in ("without streams", "HTTP+JSON")),
+]
+
+
+@pytest.mark.parametrize("peer", PEERS)
 async def test_it_delivers_asks_and_fails_like_the_agent(ada, peer):
     sdk = Talk(ada, await db.run(remote_agent, peers.peer(peer).card))
     counted = await sdk.ask("count 3")

@@ -117,13 +117,3 @@ async def test_the_sdks_server_tells_it(agent, nudged):
     event = TaskStatusUpdateEvent(task_id="their task", context_id="theirs", status=status)
     await BasePushNotificationSender(agent, store).send_notification("their task", event)
     assert await asyncio.wait_for(nudged.get(), 20) == str(run)
-
-
-async def test_a_second_follower_keeps_its_nudges():
-    before, again = webhooks.nudges_of("run"), webhooks.nudges_of("run")
-    with before:
-        nudged = again.__enter__()
-    webhooks._wake("run")
-    async with asyncio.timeout(1):
-        await nudged.wait()
-    again.__exit__(None, None, None)

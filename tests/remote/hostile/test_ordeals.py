@@ -24,11 +24,11 @@ from tests.remote.reaching import event, head, result
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-IDLE = 2.0
+IDLE = 1.0
 LIMIT = 12.0  # seconds of a turn
 SLOWEST = LIMIT + 30.0  # all ordeals at once, on a busy machine
 MOST = 200_000
-HUNG = 20
+HUNG = 8
 PROMPT = 30.0  # seconds on a busy machine; the others hang for longer. An idle machine needs a tenth
 LOST = r"lost after the message was sent"
 AWAY = r"could not be reached for \d+ seconds"
@@ -116,13 +116,6 @@ def begins(frames: int, then: Answering | None = None) -> Answering:
     return plays(lambda call: v.conversation(call)[:frames], then)
 
 
-async def drips(call: Call) -> None:
-    await call.events()
-    for byte in event({"task": v.task("SUBMITTED", call)}):
-        await call.write(bytes([byte]))
-        await asyncio.sleep(0.5)
-
-
 async def drips_comments(call: Call) -> None:
     await call.events()
     while True:
@@ -173,7 +166,6 @@ def nowhere(method: Answering) -> dict[str, Answering]:
 
 SILENT = [
     Ordeal("says nothing", {STREAM: Call.hang}, LOST),
-    Ordeal("drips", {STREAM: drips}, LOST),
     Ordeal("says nothing half way, to nobody", {STREAM: begins(4, Call.hang), **nowhere(Call.hang)}, AWAY),
     went_well("says nothing half way, and tells when it is asked", **{STREAM: begins(4, Call.hang)}),
 ]
@@ -187,7 +179,6 @@ CUTS = [
     Ordeal(
         "cut within the first event", {STREAM: lambda call: call.write(head("text/event-stream") + b"data: {")}, LOST
     ),
-    Ordeal("ended before anything", {STREAM: begins(0)}, LOST),
     *cut_after([2, 4]),
     Ordeal("cut, and gone", {STREAM: begins(3, Call.cut), **nowhere(Call.cut)}, AWAY),
 ]
@@ -196,11 +187,8 @@ PICTURE = {"raw": base64.b64encode(b"\x89PNG").decode(), "mediaType": "image/png
 LIES = [
     Ordeal("another task", {STREAM: with_more(drop=5), "GetTask": answers(id="another-task")}, "another task"),
     went_well("more after the end", **{STREAM: with_more((6, lambda call: v.chunk(call, "more", append=True)))}),
-    went_well("fails after the end", **{STREAM: with_more((6, lambda call: v.status("FAILED", call)))}),
     went_well("a chunk twice", **{STREAM: with_more((4, lambda call: v.chunk(call, "two ", append=True)))}),
-    went_well("a chunk that is missing", **{STREAM: with_more(drop=3)}),
     went_well("other order", **{STREAM: with_more((2, lambda call: v.chunk(call, "two ", append=True)), drop=4)}),
-    went_well("begins anew on the way", **{STREAM: with_more((4, lambda call: v.chunk(call, "one two ")))}),
     went_well("a huge id", **{STREAM: with_more((2, lambda call: v.chunk(call, "x", name="y" * 10_000)))}),
     Ordeal(
         "a state of its own",
@@ -211,7 +199,6 @@ LIES = [
         "goes on",
     ),
     went_well("knows no streams", **{STREAM: lambda call: call.refuse(-32601, "Method not found")}),
-    went_well("answers at once", **{STREAM: lambda call: call.answer({"task": v.task("WORKING", call)})}),
     went_well(
         "delivers what it says it does not",
         [PICTURE],
@@ -224,7 +211,6 @@ LIES = [
 YEARS = "Retry-After: 999999999"
 REFUSALS = [
     Ordeal("a web page", {STREAM: body(b"<html>It works!</html>", "200 OK", "text/html")}, UNREADABLE),
-    Ordeal("a teapot", {STREAM: body(b"", "418 I'm a teapot")}, "HTTP_418"),
     Ordeal("asks for years", {STREAM: body(b"", "429 No", "text/plain", YEARS)}, "takes no more work"),
     Ordeal(
         "is away for years",
