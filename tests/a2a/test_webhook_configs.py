@@ -11,7 +11,9 @@ from django.urls import reverse
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks import MASK
 from apps.accounts.models import User
+from apps.conversations.sessions import deletion
 from apps.engine import accept
+from apps.record import lookup
 from apps.record.models import Context
 from parley import db, outbound
 from parley.outbound import Guard
@@ -83,6 +85,16 @@ async def test_secrets_are_masked_and_encrypted_at_rest(hooks, task):
     assert "canary" not in token + credentials
     config = await db.run(PushConfig.objects.get)
     assert (config.token, config.credentials) == ("canary-token", "canary-credentials")
+
+
+async def test_cleared_conversation_gets_no_webhook(ada, echo, hooks, task, monkeypatch):
+    def find_and_clear(*args, find=lookup.find_agent_task):
+        found = find(*args)
+        deletion.delete_context(ada.principal, echo, found.context.context_id)
+        return found
+
+    monkeypatch.setattr(lookup, "find_agent_task", find_and_clear)
+    assert (await hooks("Create", taskId=task, url=HOOK)).code == -32001
 
 
 async def test_task_has_a_limit_of_webhooks(hooks, task, settings):
