@@ -147,8 +147,3 @@ async def test_calls_of_nobody_or_in_a_circle_fail():
     assert (await run(again)).outcome == Failed("There is no agent 'again' to be called.", "unknown_agent")
     with pytest.raises(HandlerError, match="can only be called from a task"):
         await answer(as_handler(again), testing.user_message("go"))
-
-
-def test_a_call_names_what_it_starts_after():
-    call = Call("echo", "x", after=["one"], references=["two"])
-    assert (call.metadata, call.reference_ids) == ({"dependsOn": ["one"]}, ["two"])

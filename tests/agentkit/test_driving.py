@@ -23,12 +23,6 @@ async def stopped(driving):
         await driving
 
 
-async def timed_out(driving):
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await driving
-
-
 async def test_hidden_coroutines_and_false_stops_are_errors():
     async def work(text):
         return "x"
@@ -54,8 +48,7 @@ async def test_sync_handlers_use_executor_and_callers_context():
         assert (await driving).message == "kitchen vanilla"
 
 
-@pytest.mark.parametrize("stop", [stopped, timed_out])
-async def test_stopping_an_awaiting_handler_cleans_up(stop):
+async def test_stopping_an_awaiting_handler_cleans_up():
     happened = []
 
     class Sleeper(SkillHandler):
@@ -71,7 +64,7 @@ async def test_stopping_an_awaiting_handler_cleans_up(stop):
 
     _, driving, recorder = started(Sleeper)
     await recorder.heard.wait()
-    await stop(driving)
+    await stopped(driving)
     assert happened == [("ended", True), ("cleaned up", True)]
 
 
@@ -101,27 +94,6 @@ async def test_a_stopped_thread_ends_at_its_next_word():
     assert seen == ["ended", "cleaned up"]
 
 
-async def test_a_stop_ends_waiting_for_a_slow_host():
-    hearing, ended = asyncio.Event(), []
-
-    class Deaf(testing.Recorder):
-        async def emit(self, emission):
-            hearing.set()
-            await asyncio.Event().wait()
-
-    def handler(task):
-        try:
-            task.token("1")
-        except Stopped:
-            ended.append("stopped")
-            raise
-
-    _, driving, _ = started(handler, Deaf())
-    await hearing.wait()
-    await stopped(driving)
-    assert ended == ["stopped"]
-
-
 async def test_stopping_closes_generators():
     closed = []
 
@@ -144,17 +116,6 @@ async def test_stopping_closes_generators():
         await recorder.heard.wait()
         await stopped(driving)
     assert closed == ["async", "sync"]
-
-
-async def test_a_queued_handler_does_not_start_after_stop():
-    ran, release = [], threading.Event()
-    with ThreadPoolExecutor(1) as executor:
-        executor.submit(release.wait, 5)
-        _, driving, _ = started(lambda text: ran.append(text), executor=executor)
-        await asyncio.sleep(0)
-        asyncio.get_running_loop().call_later(0.01, release.set)
-        await stopped(driving)
-    assert ran == []
 
 
 async def test_an_unstoppable_handler_is_left_behind(monkeypatch):

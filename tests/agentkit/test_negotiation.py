@@ -60,13 +60,6 @@ def test_the_best_fitting_skill_is_started():
     assert "Have a rest" not in decision.question
 
 
-def test_authors_give_words_and_what_otherwise():
-    chooser = by_words({"trip": ["fly", "go away"]}, otherwise=Reject("Not here."))
-    assert chooser(said("I want to go away"), SKILLS) == Start("trip")
-    for text in ("I go, far away", "my bill"):
-        assert chooser(said(text), SKILLS) == Reject("Not here.")
-
-
 async def test_a_chooser_that_cannot_choose_is_a_mistake():
     for chooser, told in (
         (by_words({"train": ["rail"]}), "has no skill 'train'"),
@@ -135,18 +128,6 @@ async def test_an_answered_skill_takes_up_the_request():
         run = await testing.run(Office, given, slot=slot, history=history)
         assert (run.said, run.skill) == (told, "trip")
     assert isinstance((await testing.run(Office, "whatever", slot=slot, history=history)).outcome, InputRequired)
-
-
-async def test_a_chosen_skills_turn_forgets_the_question():
-    seen = []
-
-    class Looking(Office):
-        async def on_request(self, task):
-            seen.append((task.slot, dict(task.asked), len(task.history)))
-
-    for text in ("trip", "the travel thing"):
-        await testing.run(Looking, text, slot="which-skill", history=[testing.user_message("Do it")])
-    assert seen == [(None, {}, 0), (None, {}, 1)]
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -164,14 +164,6 @@ def test_text_data_and_artifacts_complete():
             as_outcome(value)
 
 
-def test_an_artifacts_wire_form_omits_empty_fields():
-    assert Artifact([{"text": "x"}], artifact_id="a1").wire == {"artifactId": "a1", "parts": [{"text": "x"}]}
-    full = Artifact.json("n", [1], description="d", metadata={"k": 1})
-    labels = {"artifactId": full.artifact_id, "name": "n", "description": "d", "metadata": {"k": 1}}
-    assert full.wire == {**labels, "parts": [{"data": [1]}]}
-    assert Artifact.text("a", "x").artifact_id != Artifact.text("a", "x").artifact_id
-
-
 def test_a_files_kind_is_guessed_from_its_name(tmp_path):
     path = tmp_path / "chart.svg"
     path.write_bytes(b"<svg/>")

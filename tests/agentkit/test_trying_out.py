@@ -5,10 +5,7 @@ from pydantic import BaseModel
 
 from agentkit import (
     Completed,
-    ExistingTask,
-    HandlerError,
     InputRequired,
-    ResponseType,
     SkillHandler,
     testing,
 )
@@ -65,18 +62,3 @@ async def test_runs_without_own_questions_take_no_answer():
     assert asked.said == "How many days?"
     with pytest.raises(ValueError, match="in a run of its own"):
         await asked.answer("3")
-
-
-class Choosing(SkillHandler):
-    def select_response_type(self, message, task):
-        return "message" if task else message.text
-
-    async def on_request(self, task):
-        return "done"
-
-
-async def test_the_kind_of_answer_can_be_asked():
-    assert await testing.response_type(Choosing, "task") is ResponseType.TASK
-    assert await testing.response_type(Choosing, "task", ExistingTask("1", "completed")) is ResponseType.MESSAGE
-    with pytest.raises(HandlerError):
-        await testing.response_type(Choosing, "perhaps")

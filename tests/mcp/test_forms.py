@@ -21,9 +21,7 @@ def form(field: object, *required: str):
     [
         ({"type": "string", "pattern": "a+", "maxLength": 3}, {"type": "string", "maxLength": 3}),
         ({"type": "string", "format": "time", "title": "When"}, {"type": "string", "title": "When"}),
-        ({"type": "string", "format": "email"}, {"type": "string", "format": "email"}),
         ({"type": "integer", "exclusiveMinimum": 0, "maximum": 9}, {"type": "integer", "maximum": 9}),
-        ({"type": "boolean", "default": True, "examples": [True]}, {"type": "boolean", "default": True}),
         ({"enum": ["a", "b"], "default": "a"}, {"type": "string", "enum": ["a", "b"], "default": "a"}),
         (
             {"oneOf": [{"const": "a", "title": "A"}, {"const": "b"}]},
@@ -45,12 +43,9 @@ def test_fields_keep_what_clients_know(field, known):
     "field",
     [
         FILE,
-        {"type": "object"},
         {"type": "array", "items": {"type": "object"}},
         {"enum": [1, 2]},
-        True,
         {},
-        {"type": ["string", "integer"]},
         {"anyOf": 5},
     ],
 )

@@ -129,15 +129,11 @@ async def test_skills_are_tools_of_their_own(door, worker):
     assert (await door.error("tools/call", name="skilled", arguments={"message": "x"}))["code"] == -32602
 
 
-async def test_call_answers_and_continues_its_session(door, offered, worker):
+async def test_calls_continue_sessions_and_return_files(door, offered, worker):
     first = await door.call("speaking", message="hello")
     assert (text_of(first), first["isError"]) == ("hello", False)
-    session = first["structuredContent"]["session"]
-    again = await door.call("speaking", message="again", session=session)
+    again = await door.call("speaking", message="again", session=first["structuredContent"]["session"])
     assert text_of(again) == "again | user: hello | agent: hello"
-
-
-async def test_files_come_back_as_resources(door, offered, worker):
     data = base64.b64encode(b"abc").decode()
     sent = await door.call(
         "speaking", message="see", files=[{"name": "a.bin", "mimeType": "application/x", "data": data}]
@@ -150,9 +146,6 @@ async def test_files_come_back_as_resources(door, offered, worker):
     assert base64.b64decode(read["contents"][0]["blob"]) == b"a,b\n1,2\n"
     listed = (await door.result("resources/list"))["resources"]
     assert link["uri"] in [one["uri"] for one in listed]
-
-
-async def test_refusal_of_an_agent_is_a_tool_error(door, offered, worker):
     for words in ("fail", "decline"):
         result = await door.call("speaking", message=words)
         assert (result["isError"], bool(text_of(result))) == (True, True)
@@ -256,16 +249,6 @@ async def test_a_plan_takes_its_inputs_by_their_schema(door, echo, worker):
     assert (await door.call("trip", message="go"))["structuredContent"]["state"] == "input-required"
 
 
-async def test_tools_come_in_pages(door, offered, monkeypatch):
-    monkeypatch.setattr("apps.optional.mcp.tools.AGENTS_PER_PAGE", 1)
-    await db.run(register_hosted, "form", "tests.mcp.test_mcp:Form", mcp_tools="agent")
-    first = await door.result("tools/list")
-    assert [tool["name"] for tool in first["tools"]] == ["form"]
-    rest = await door.result("tools/list", cursor=first["nextCursor"])
-    assert (rest["tools"][0]["name"], "nextCursor" in rest) == ("speaking", False)
-    assert (await door.error("tools/list", cursor="nonsense"))["code"] == -32602
-
-
 async def test_a_modern_client_that_leaves_stops_its_task(modern, offered, worker, settings):
     settings.MCP_WAIT_SECONDS = 60
     params = {"name": "speaking", "arguments": {"message": "wait"}, "_meta": {"progressToken": 1}}
@@ -288,7 +271,6 @@ async def test_missing_credentials_and_scope_are_named(ada, offered, settings):
 
 async def test_http_is_refused_by_its_own_codes(door):
     assert (await AsyncClient().get("/mcp")).status_code == 405
-    assert (await AsyncClient().delete("/mcp")).status_code == 405
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     assert (await door.post(ping, origin="https://evil.example")).status_code == 403
     assert (await door.post(ping, origin="http://testserver")).status_code == 200
@@ -318,7 +300,7 @@ CAPABLE = {f"{ABOUT}protocolVersion": MODERN, f"{ABOUT}clientCapabilities": {}}
 STATED = {"name": "speaking", "_meta": CAPABLE, "requestState": "x.1", "inputResponses": {"answer": {}}}
 
 
-@budget(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@budget(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(body=BODY | ANYTHING, version=some.sampled_from([OLD, MODERN, "2025-03-26", "x"]))
 @example(body={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": STATED}, version=MODERN)
 @example(body={"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "\u0000"}}, version=OLD)
