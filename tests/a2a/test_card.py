@@ -17,7 +17,6 @@ from django.test import AsyncClient
 from google.protobuf import json_format
 from google.protobuf.json_format import ParseDict
 
-from apps.a2a.v0_3 import downgrade_card
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ, WRITE
 from apps.agents import card_signatures, cards, identity, signing
@@ -26,7 +25,6 @@ from apps.agents.signing import clear_signers, rotate_key, signer_of
 from apps.remote.cards import read_card
 from parley import db
 from tests.a2a.calling import Caller, message, strictly_parsed
-from tests.a2a.old_calling import strictly_read, told
 from tests.a2a.resting import Resource
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -206,23 +204,6 @@ async def card(client, path, version="", **headers):
     return await client.get(path, headers={"A2A-Version": version} | headers if version else headers)
 
 
-async def test_old_card_says_what_the_card_says(async_client, echo):
-    response = await card(async_client, OLD_PATH)
-    shown = strictly_read(response.json(), old.AgentCard)
-    assert (shown.protocol_version, shown.url, shown.preferred_transport) == ("0.3.0", URL, "JSONRPC")
-    assert {(one.url, one.transport) for one in shown.additional_interfaces} == {(URL, "JSONRPC"), (URL, "HTTP+JSON")}
-    assert shown.capabilities.streaming
-    assert shown.supports_authenticated_extended_card is False
-    assert {"apiKey": ["tasks:read", "tasks:write"]} in shown.security
-    scheme = shown.security_schemes["apiKey"].root
-    assert (scheme.type, scheme.scheme) == ("http", "Bearer")
-    new = cards.agent_card(echo)
-    for name in ("name", "description", "version", "skills", "defaultInputModes", "defaultOutputModes", "provider"):
-        assert response.json()[name] == new[name]
-    signed = new | {"signatures": [{"protected": "a", "signature": "b"}]}
-    assert "signatures" not in downgrade_card(signed), "it is one of the new card"
-
-
 async def test_named_version_gets_its_card(async_client, echo, settings):
     both, new, former = ["supportedInterfaces", "url"], ["supportedInterfaces"], ["url"]
     rows = ((CARD, "", both), (CARD, "1.0", new), (f"{CARD}?A2A-Version=0.3", "", former), (OLD_PATH, "1.0", former))
@@ -247,6 +228,8 @@ async def test_one_card_serves_both_versions(async_client, echo, settings):
     alone = old.AgentCard.model_validate(former)
     alone.signatures, alone.capabilities = shown.signatures, shown.capabilities
     assert shown == alone
+    assert (alone.protocol_version, alone.url, alone.preferred_transport) == ("0.3.0", URL, "JSONRPC")
+    assert {"apiKey": ["tasks:read", "tasks:write"]} in alone.security
     unsigned = {name: value for name, value in new.items() if name != "signatures"}
     named = {name: value for name, value in both.items() if name in unsigned and name != "securitySchemes"}
     assert named == {name: value for name, value in unsigned.items() if name != "securitySchemes"}
@@ -277,17 +260,3 @@ async def test_new_card_has_no_old_fields(echo):
     assert shown["supportedInterfaces"][0]["protocolVersion"] == "1.0"
     for binding in ("JSONRPC", "HTTP+JSON"):
         assert {"url": URL, "protocolBinding": binding, "protocolVersion": "0.3"} in shown["supportedInterfaces"]
-
-
-async def test_front_door_has_old_cards_for_its_router(async_client, old_rests, worker, echo, settings):
-    new, old_path = "/.well-known/agent-card.json", "/.well-known/agent.json"
-    settings.ROUTER_AGENT = "router"
-    assert "url" not in (await card(async_client, new)).json()
-    assert (await card(async_client, old_path)).status_code == 404
-    settings.ROUTER_AGENT = "echo"
-    shown = strictly_read((await card(async_client, old_path)).json(), old.AgentCard)
-    assert shown.url == "http://127.0.0.1:8000/a2a"
-    both = (await card(async_client, new)).json()
-    assert old.AgentCard.model_validate(both).url == "http://127.0.0.1:8000/a2a"
-    assert both["supportedInterfaces"][0]["protocolVersion"] == "1.0"
-    assert (await old_rests("").sent(told("hi")))["artifacts"][0]["parts"] == [{"text": "hi"}]

@@ -19,25 +19,6 @@ async def events_of(stream) -> list[dict[str, Any]]:
     return [event async for _, event in stream]
 
 
-async def test_old_send_waits_for_the_end(worker, old_at, old_rests, echo, greeting):
-    for version in ("", "0.3.26"):
-        task = (await old_at("echo", version=version).send(said("hi"), historyLength=0)).result
-        assert (task["kind"], task["status"]["state"]) == ("task", "completed"), version
-    assert task["artifacts"][0]["parts"] == [{"kind": "text", "text": "hi"}]
-    assert [(one["kind"], one["role"]) for one in task["history"]] == [("message", "user"), ("message", "agent")]
-    sent = await old_rests("echo").sent(told("hi"))
-    assert (sent["status"]["state"], "kind" in json.dumps(sent)) == ("TASK_STATE_COMPLETED", False)
-    assert sent["artifacts"][0]["parts"] == [{"text": "hi"}]
-    answer = await old_rests("greeting").sent(told())
-    assert text_of({"parts": answer["content"]}).startswith("Answer")
-    for length, shown in ((0, 2), (1, 1)):  # a history of 0 is all of it
-        asked = (await old_at("echo").call("tasks/get", {"id": task["id"], "historyLength": length})).result
-        over_http = await old_rests("echo").task("GET", f"v1/tasks/{task['id']}?history_length={length}")
-        assert len(asked["history"]) == len(over_http["history"]) == shown
-    sent = await old_rests("echo").sent(told(), configuration={"blocking": True, "historyLength": 1})
-    assert (sent["status"]["state"], len(sent["history"])) == ("TASK_STATE_COMPLETED", 1)
-
-
 async def test_old_stream_marks_its_final_update(worker, old_at, old_rests, echo, asking):
     events = await events_of(old_at("echo").stream("message/stream", {"message": said("hi")}))
     assert [event["kind"] for event in events] == ["task", "status-update", "artifact-update", "status-update"]
@@ -52,19 +33,6 @@ async def test_old_stream_marks_its_final_update(worker, old_at, old_rests, echo
     last = events[-1]["statusUpdate"]
     assert (last["status"]["state"], last["final"]) == ("TASK_STATE_INPUT_REQUIRED", True)
     assert last["status"]["message"]["content"] == [{"text": "Which word?"}]
-
-
-async def test_a_sign_in_elsewhere_is_not_final(worker, old_at, old_rests, asking):
-    task = (await old_at("asking").send(said("sign in"))).result
-    stream = old_at("asking").stream("tasks/resubscribe", {"id": task["id"]})
-    over_http = old_rests("asking").stream("POST", f"v1/tasks/{task['id']}:subscribe")
-    assert (await anext(stream))[1]["status"]["state"] == task["status"]["state"] == "auth-required"
-    assert (await anext(over_http))[1]["task"]["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
-    await old_rests("asking").task("POST", f"v1/tasks/{task['id']}:cancel")
-    assert (await old_at("asking").call("tasks/cancel", {"id": task["id"]})).code == -32002, "not twice, in 0.3"
-    assert [(event["final"], event["status"]["state"]) async for _, event in stream] == [(True, "canceled")]
-    [(_, last)] = [event async for event in over_http]
-    assert (last["statusUpdate"]["status"]["state"], last["statusUpdate"]["final"]) == ("TASK_STATE_CANCELLED", True)
 
 
 async def test_either_version_goes_on_with_a_task(worker, old_at, ada_at, asking):

@@ -6,13 +6,10 @@ import json
 
 import pytest
 from django.db import connection
-from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
-from apps.a2a import authentication
 from apps.a2a.requests import ListTasksRequest
 from apps.a2a.tasks import accepted_snapshot, find_task, list_tasks
-from apps.agents.models import CLOSED, Agent, AgentNotFound
 from apps.agents.registration import register_hosted
 from apps.engine import send
 from apps.installation import current as installation
@@ -37,25 +34,6 @@ def counted(function, *args):
 async def tasks(worker, ada_at, echo):
     sent = await asyncio.gather(*(ada_at("echo").send(message(str(n), contextId="one")) for n in range(12)))
     return [one.result["task"]["id"] for one in sent]
-
-
-async def test_admitting_callers_takes_few_queries(ada_key, ada_at, bob, echo, public_echo):
-    """A hidden agent takes as many as one that there is not."""
-    await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, once a minute
-    asked = RequestFactory().get("/")
-    assert await db.run(counted, authentication.authenticate, f"Bearer {ada_key}", "echo", asked) == 1
-    assert await db.run(counted, authentication.authenticate, "", "open-echo", asked) == 1
-
-    def refused(authorization, slug):
-        with pytest.raises(AgentNotFound):
-            authentication.authenticate(authorization, slug, asked)
-
-    elsewhere = {"owner": bob, "workspace": bob.personal_workspace}
-    for authorization in ("", f"Bearer {ada_key}"):
-        absent = await db.run(counted, refused, authorization, "absent")
-        for access in CLOSED:
-            await Agent.objects.filter(pk=echo.pk).aupdate(access=access, **elsewhere)
-            assert await db.run(counted, refused, authorization, "echo") == absent, access
 
 
 async def test_queries_do_not_grow_with_the_data(tasks, ada, bob, echo, monkeypatch):

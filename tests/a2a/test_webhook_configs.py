@@ -18,7 +18,6 @@ from apps.record.models import Context
 from parley import db, outbound
 from parley.outbound import Guard
 from tests.a2a.calling import message
-from tests.a2a.old_calling import said
 from tests.work.hand import published_keys
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("webhooks are kept under a lock")]
@@ -169,28 +168,6 @@ async def test_old_webhooks_are_the_same_in_both_forms(old_at, old_rests, task):
         assert (await old_rests("echo").ask("POST", f"v1/tasks/{task}/pushNotificationConfigs", body)).body == shown
     by_rpc = (await method(old_at("echo"), "get", id=task, pushNotificationConfigId="mine")).result
     assert by_rpc == {"taskId": task, "pushNotificationConfig": shown["pushNotificationConfig"]}
-
-
-SCHEMES = "pushNotificationConfig.authentication.schemes"
-OF_A_WORD = {"url": HOOK, "authentication": {"schemes": "Bearer"}}
-WRONG = (
-    ("set", {"taskId": "a", "pushNotificationConfig": {}}, "pushNotificationConfig.url"),
-    ("set", {"taskId": "a", "pushNotificationConfig": {"url": "http://127.0.0.1/"}}, "pushNotificationConfig.url"),
-    ("set", {"taskId": "a", "pushNotificationConfig": OF_A_WORD}, SCHEMES),
-    ("get", {"id": "a", "pushNotificationConfigId": "a\n"}, "pushNotificationConfigId"),
-    ("delete", {"id": "a"}, "pushNotificationConfigId"),
-)
-
-
-async def test_wrong_old_webhooks_are_named(old_at, echo, subtests):
-    for word, params, field in WRONG:
-        with subtests.test(f"{word} {params}"):
-            answer = await method(old_at("echo"), word, **params)
-            assert (answer.code, answer.fields) == (-32602, [field])
-    wrong = {"url": "http://localhost/"}
-    answer = await old_at("echo").send(said(), pushNotificationConfig=wrong)
-    assert (answer.code, answer.fields) == (-32602, ["configuration.pushNotificationConfig.url"])
-    assert not await db.run(PushConfig.objects.exists)
 
 
 DELIVERIES = "admin:a2a_delivery_changelist"

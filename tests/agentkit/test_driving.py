@@ -1,9 +1,7 @@
 """A turn ends with an outcome or an error, and can be stopped."""
 
 import asyncio
-import contextvars
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,16 +34,6 @@ async def test_hidden_coroutines_and_false_stops_are_errors():
     for handler, told in ((lambda text: work(text), "async def"), (canceled, "nobody stopped"), (stopped, "nobody")):
         with pytest.raises(HandlerError, match=told):
             await testing.run(handler, "go")
-
-
-async def test_sync_handlers_use_executor_and_callers_context():
-    flavour = contextvars.ContextVar("flavour")
-    flavour.set("vanilla")
-    with ThreadPoolExecutor(1, thread_name_prefix="kitchen") as executor:
-        _, driving, _ = started(
-            lambda text: f"{threading.current_thread().name[:7]} {flavour.get()}", executor=executor
-        )
-        assert (await driving).message == "kitchen vanilla"
 
 
 async def test_stopping_an_awaiting_handler_cleans_up():
@@ -167,21 +155,3 @@ async def test_cleaning_up_is_bounded_and_its_errors_logged(monkeypatch, caplog)
         await stopped(driving)
         assert recorder.text == "1"
         assert f"on_cancel of {handler.__name__}" in caplog.text
-
-
-async def test_a_second_stop_does_not_cut_cleanup():
-    cleaning, may_end, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    class Tidy(Working):
-        async def on_cancel(self, task):
-            cleaning.set()
-            await may_end.wait()
-            cleaned.set()
-
-    _, driving, recorder = started(Tidy)
-    await recorder.heard.wait()
-    driving.cancel()
-    await cleaning.wait()
-    await stopped(driving)
-    may_end.set()
-    await asyncio.wait_for(cleaned.wait(), 5)

@@ -18,7 +18,6 @@ from agentkit import (
     as_handler,
     by_words,
     needs_thread,
-    skill,
     testing,
 )
 
@@ -92,27 +91,6 @@ async def test_an_only_skill_or_none_needs_no_choice():
     assert (run.said, run.emissions) == ("invoice: anything", [])
     assert isinstance((await testing.run(kind, said("x", skillId="trip"))).outcome, InputRequired)
     assert (await testing.run(lambda task: str(task.skill), said("x", skillId="anything"))).said == "None"
-
-
-async def test_on_request_takes_what_no_rule_decides():
-    class Open(SkillHandler):
-        skills = SKILLS
-
-        def on_request(self, task):
-            return f"skill {task.skill}"
-
-    class Methods(SkillHandler):
-        @skill()
-        def one(self, task): ...
-
-        @skill()
-        def two(self, task): ...
-
-    assert (await testing.run(Open, "hello")).said == "skill None"
-    assert (await testing.run(Methods, "hello")).outcome.schema == {
-        "type": "string",
-        "oneOf": [{"const": "one", "title": "One"}, {"const": "two", "title": "Two"}],
-    }
 
 
 async def test_an_answered_skill_takes_up_the_request():

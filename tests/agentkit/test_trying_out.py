@@ -40,16 +40,6 @@ async def test_an_answer_is_the_tasks_next_turn():
     assert (await refused.answer("3")).delivered[0].text == "# Oslo, 3 days"
 
 
-async def test_one_run_can_be_answered_in_several_ways():
-    async def counting(task):
-        task.memory["turns"] = task.memory.get("turns", 0) + 1
-        return InputRequired(f"{task.memory['turns']} {task.message.text}{[file.name for file in task.files]}")
-
-    asked = await testing.run(counting, "go")
-    assert (await asked.answer("this", files={"a.txt": b"a"})).said == "2 this['a.txt']"
-    assert (await asked.answer(testing.user_message("that"))).said == "2 that[]"
-
-
 async def test_runs_without_own_questions_take_no_answer():
     run = await testing.run(lambda text: text, "hello")
     with pytest.raises(ValueError, match="asked nothing"):

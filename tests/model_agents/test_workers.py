@@ -12,7 +12,6 @@ from agentkit import (
     HandlerError,
     InputRequired,
     Message,
-    Stopped,
     SyncTaskContext,
     TaskContext,
     Thought,
@@ -151,24 +150,6 @@ async def test_a_stop_ends_the_models_request(endpoint: Endpoint):
         await driven
     assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
     assert recorder.text.startswith("It")
-
-
-async def test_a_stop_in_a_tool_asks_no_more(endpoint: Endpoint):
-    async def stop(task: TaskContext) -> str:
-        """Stops the task."""
-        task.stop_signal.set()
-        return "stopped"
-
-    async def stopped(task: TaskContext) -> str:
-        """Is stopped."""
-        raise Stopped
-
-    for tool_, called in ((stop, [("stop", {})]), (stopped, [("stopped", {}), ("weather", {"city": "Rome"})])):
-        endpoint.replies, endpoint.requests[:] = [calls(*called), says("never")], []
-        task = testing.task_for(testing.user_message("x"), testing.Recorder())
-        with pytest.raises(Stopped):
-            await LlmWorker("Help.", [tool_, weather]).run(task)
-        assert len(endpoint.requests) == 1
 
 
 async def test_it_is_told_a_conversation_thread_or_message(endpoint: Endpoint):

@@ -1,10 +1,8 @@
 """Calls to the SDK's server, over each binding and version that Parley knows."""
 
-import asyncio
 import base64
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 import pytest
 
@@ -13,10 +11,9 @@ from apps.remote.a2a_client import Peer
 from apps.remote.errors import BadCard, Refused
 from apps.remote.models import RemoteAgent
 from parley import db
-from tests.outbound.receiving import server
 from tests.remote import peers
 from tests.remote.conversing import until
-from tests.remote.reaching import JSON, card_at, event, head, said, task
+from tests.remote.reaching import JSON, card_at, said, task
 from tests.remote.registered import remote_agent
 from tests.remote.scripted import Scripted, events, refusing, serving
 
@@ -229,19 +226,3 @@ async def test_the_version_that_works_is_remembered(old):
 # Connections
 
 ASKED = {"task": task()}
-
-
-async def test_left_streams_give_their_connection_back(settings: Any):
-    settings.REMOTE_CONNECTIONS = 1
-
-    async def streaming(_: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(head("text/event-stream") + event(ASKED))
-        await writer.drain()
-        await writer.wait_closed()
-
-    async with server(streaming) as serving:
-        for _ in range(3):
-            async with a2a_client.connect(card_at(serving.url)) as peer:
-                events = peer.send(said("hello"))
-                assert await anext(events) == ASKED
-                await events.aclose()

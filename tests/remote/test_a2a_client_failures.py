@@ -6,18 +6,13 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
-import hypothesis
 import pytest
-from hypothesis import strategies as st
 
 from apps.remote import a2a_client, errors
 from apps.remote.a2a_client import Peer
-from apps.remote.cards import choose_interface
-from parley import outbound
 from tests.outbound.receiving import Answering, Server, server
 from tests.remote.reaching import JSON, answer, card_at, event, head, said, stream, task
 
@@ -128,20 +123,6 @@ async def test_silence_and_drips_are_cut_off():
         assert isinstance(error, errors.CutOff), stage
         assert SILENT in str(error) or "in time" in str(error), stage
         assert (error.was_sent, error.is_transient) == (None, True), stage
-
-
-async def test_streams_that_break_off_differ_from_ended_ones():
-    events = [TASK, WORKING, CHUNK, DONE]
-    for kept in range(4):
-        came, error = await outcome_of(stream(*events[:kept]))
-        assert [list(one) for one in came] == [list(one) for one in events[:kept]]
-        assert error is None  # the agent is asked whether the task ended
-    first = event(TASK)
-    chunked = head("text/event-stream", "Transfer-Encoding: chunked") + b"%x\r\n%b\r\n" % (len(first), first)
-    came, error = await outcome_of(chunked + b"40\r\ndata: ")
-    assert came == [TASK]
-    assert isinstance(error, errors.CutOff)
-    assert "broke off" in str(error)
 
 
 async def test_lines_answers_and_streams_have_a_largest_size(settings):
@@ -288,24 +269,6 @@ async def test_errors_are_told_apart(name):
     assert {name: getattr(error, name) for name in attributes} == attributes
 
 
-async def test_whether_anything_was_sent_is_known():
-    async with server(answer(TASK)) as serving:
-        outbound.configure([])
-        with pytest.raises(errors.Unreachable, match="private network") as refused:
-            async with a2a_client.connect(card_at(serving.url)) as peer:
-                await peer.get("t-1")
-        outbound.configure(["127.0.0.1"])
-    assert (refused.value.was_sent, refused.value.is_transient) == (False, False)
-    assert not serving.requests
-    with pytest.raises(errors.Unreachable) as refused:  # nobody listens any more
-        async with a2a_client.connect(card_at(serving.url)) as peer:
-            await peer.get("t-1")
-    assert (refused.value.was_sent, refused.value.is_transient) == (False, True)
-    _, error = await outcome_of(b"")  # it hangs up without an answer
-    assert isinstance(error, errors.CutOff)
-    assert (error.was_sent, error.is_transient) == (None, True)
-
-
 async def test_streams_go_on_after_the_last_event():
     async with reached(SSE + b"id: 41\n" + event(TASK) + b"id: 42\n" + event(DONE)) as (peer, serving):
         [_, _] = [one async for one in peer.send(said("hello"))]
@@ -326,50 +289,3 @@ async def test_answers_about_another_task_are_refused():
 
 
 # Any answer at all
-
-KINDS = ["task", "message", "statusUpdate", "artifactUpdate"]
-WAYS = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
-WORDS = [
-    *KINDS, "msg", "error", "result", "kind", "id", "taskId", "contextId", "status", "state", "artifact", "artifacts",
-    "artifactId", "parts", "text", "data", "raw", "metadata", "history", "messageId", "role", "timestamp", "final",
-]  # fmt: skip
-VALUES = ["TASK_STATE_WORKING", "working", "task", "message", "status-update", "artifact-update", "ROLE_AGENT", "t-1"]
-# Where an object should be stands an empty list, which protobuf reads as one.
-EMPTY_INSTEAD = task(artifacts=[{"artifactId": "a-1", "parts": [[]]}], history=[[]])
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-
-
-@st.composite
-def nearly_right(draw: st.DrawFn) -> JSON:
-    """A task of 1.0 or 0.3 with one odd value."""
-    part: JSON = {"text": "x"}
-    artifact: JSON = {"artifactId": "a", "parts": [part], "metadata": {"n": 1}}
-    made = task(artifacts=[artifact])
-    if draw(st.booleans()):
-        made |= {"kind": "task", "status": {"state": "working"}}
-        part["kind"] = "text"
-    odd: JSON = draw(st.sampled_from([made, made["status"], artifact, part]))
-    odd[draw(st.sampled_from([*odd, *WORDS]))] = draw(scalars | st.sampled_from([*VALUES, [], [{}], {"text": []}]))
-    return made
-
-
-@hypothesis.given(way=st.sampled_from(WAYS), streams=st.booleans(), value=nearly_right())
-@hypothesis.example(way=WAYS[0], streams=False, value=EMPTY_INSTEAD)
-@hypothesis.example(way=WAYS[3], streams=True, value=EMPTY_INSTEAD)
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_any_answer_is_read_or_refused(way, streams, value):
-    card = card_at("http://a.example/", *way, streams=streams)
-    wrapped = value if way[1] == "0.3" else {"task": value}
-    sent = json.dumps({"jsonrpc": "2.0", "id": "1", "result": wrapped} if way[0] == "JSONRPC" else {"task": value})
-    headers = {"Content-Type": "text/event-stream" if streams else "application/json"}
-    text = f"data: {sent}\n\n" if streams else sent
-    always = httpx.MockTransport(lambda _: httpx.Response(200, text=text, headers=headers))
-    peer = Peer(card, choose_interface(card), always, None, {})
-
-    async def ask() -> list[JSON]:
-        return [one async for one in peer.send(said("hello"))]
-
-    with suppress(errors.RemoteError):
-        for came in asyncio.run(ask()):
-            assert len(set(KINDS) & set(came)) == 1
-            json.dumps(came, allow_nan=False).encode()

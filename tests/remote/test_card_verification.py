@@ -213,15 +213,6 @@ def test_another_key_waits_for_approval(publish, ada):
     assert registration.refresh_card(agent).outcome == "unchanged"
 
 
-def test_unsigned_cards_may_be_signed_later(cards_at, publish):
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    agent = registration.register_remote("one", url=cards_at.url)
-    assert agent.remote.signature == "unsigned"
-    publish()
-    assert registration.refresh_card(agent).outcome == "updated"
-    assert Agent.objects.get().remote.pinned_keys == [public(KEYS["ES256"])]
-
-
 def prove_nothing(cards_at, **changes):
     """A card that a key signed of which nobody knows."""
     cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}

@@ -74,18 +74,6 @@ def test_the_page_takes_credentials_and_shows_none(ada, bob, root, browse):
     assert [row.values for row in agent.remote_credentials.exclude(user=None)] == [{"key": "of-ada-2"}]
 
 
-def test_hidden_agents_are_found_to_remove_credentials(ada, root, client, browse):
-    assert client.get(PAGE)["Location"].startswith("/sign-in")
-    agent = vault(root, "key")
-    browse(ada).post(PAGE, {"do": "give", "scheme": "key", "key": SECRET})
-    agent.is_enabled = False
-    agent.save()
-    assert browse(root).get(PAGE).status_code == 404
-    assert browse(ada).post(PAGE, {"do": "remove", "scheme": "key"}).status_code == 302
-    assert browse(ada).get(PAGE).status_code == 404
-    assert browse(ada).get("/agents/echo/credentials").status_code == 404
-
-
 def test_only_who_registered_gives_credentials_for_everybody(ada, bob, root, browse):
     agent, as_ada, as_bob = registered(card(URL, SCHEMES, {"key": []})), browse(ada), browse(bob)
     RemoteAgent.objects.create(agent=agent, origin="https://vault.example.org:443", registered_by=ada)

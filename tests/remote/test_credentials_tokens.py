@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.engine.output import Redaction
 from apps.remote.authentication import credentials, oauth2
-from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable
+from apps.remote.errors import TokenRefused, TokenUnavailable
 from apps.remote.federation import known
 from apps.remote.models import RemoteAgent, RemoteCredential
 from parley import db, outbound
@@ -20,7 +20,6 @@ from tests.outbound.receiving import answer, server
 from tests.remote.guarded import (
     Issuer,
     Request,
-    approved,
     card,
     client,
     letting_in,
@@ -126,18 +125,6 @@ async def test_thirty_calls_at_once_fetch_one_token(guarded):
     assert len(issuer.issued) == 2
 
 
-async def test_tokens_of_other_processes_are_used_until_erased(guarded, ada):
-    issuer = Issuer()
-    async with behind(guarded, issuer) as (call, _):
-        early = [await credentials.auth_for(call.agent, None) for _ in range(2)]
-        await call()
-        assert await call(early[0]) == 200
-        await db.run(credentials.erase, call.agent, None, "login", ada)
-        with pytest.raises(CredentialMissing, match="taken back"):
-            await call(early[1])
-    assert len(issuer.issued) == 1
-
-
 async def test_odd_secrets_arrive_by_header_or_body(guarded):
     odd = {"client_id": "a:b ü", "client_secret": "c%d+e €:"}
     for by_header, requests in ((True, 1), (False, 2)):
@@ -145,16 +132,6 @@ async def test_odd_secrets_arrive_by_header_or_body(guarded):
         issuer.by_header = by_header
         async with behind(guarded, issuer, odd) as (call, _):
             assert (await call(), len(issuer.asked)) == (200, requests)
-
-
-async def test_other_scopes_need_another_token(guarded, ada):
-    issuer = Issuer()
-    async with behind(guarded, issuer, scopes=["read"]) as (call, at):
-        await call()
-        schemes = call.agent.current_version.content["card"]["securitySchemes"]
-        agent = await db.run(approved, call.agent, card(at.url, schemes, {"login": ["read", "write"]}))
-        assert await call(await credentials.auth_for(agent, None)) == 200
-    assert [one.form["scope"] for one in issuer.asked] == ["read", "read write"]
 
 
 # Bad issuers

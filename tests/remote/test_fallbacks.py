@@ -69,14 +69,6 @@ async def test_agents_that_may_be_retried_are_waited_for(ada, settings):
     assert (done.state, words(done)) == ("completed", "Back again.")
 
 
-@pytest.mark.services("a broker has the turn that is retried and passed on")
-async def test_refusals_are_retried_and_then_passed_on(ada, echo, near):
-    near.is_down = True
-    done = await Talk(ada, await db.run(lambda: remote_agent(near.card(), "near", fallbacks=["echo"]))).ask("hello")
-    assert (done.state, words(done), await db.run(author, done)) == ("completed", "hello", "echo")
-    assert near.refused > 1, "it was tried again before"
-
-
 async def test_another_remote_agent_takes_and_keeps_the_task(ada, near):
     other = await db.run(remote_agent, near.card(), "near")
     talk = Talk(ada, await db.run(away, "near"))

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.health import monitoring
-from apps.remote import a2a_client, circuit_breaker, health_checks, probes
+from apps.remote import circuit_breaker, health_checks, probes
 from apps.remote.errors import CircuitOpen
 from apps.remote.health_checks import CHECKS_KEPT
 from apps.remote.models import Breaker, Check, CheckedHour, Checkup, RemoteAgent
@@ -18,7 +18,7 @@ from parley import outbound
 from parley.db import sql
 from tests.engine.delegating import until
 from tests.outbound.receiving import answer, server
-from tests.remote import peers
+from tests.remote import scripted
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.registered import remote_agent
 from tests.work.hand import work_off
@@ -229,29 +229,24 @@ async def probed(url, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
-    [("message hi", ""), ("ask", ""), ("fail", "It answered the probe with the state failed.")],
+    ("state", "error"), [("INPUT_REQUIRED", ""), ("FAILED", "It answered the probe with the state failed.")]
 )
-async def test_any_proper_answer_to_a_probe_is_good(text, error):
-    agent, finding = await probed(peers.peer().url, text)
+async def test_any_proper_answer_to_a_probe_is_good(state, error):
+    with scripted.serving() as at:
+        at.tells(state, "Which?")
+        agent, finding = await probed(at.url, "hello")
     assert (finding.error, finding.answers) == (error, True)
     await database.run(circuit_breaker.admit, agent)
 
 
-async def test_slow_probes_are_canceled_at_the_agent(settings, monkeypatch):
+async def test_slow_probes_are_canceled_at_the_agent(settings):
     settings.REMOTE_PROBE_TIMEOUT = 1.0
-    canceled = []
-    cancel = a2a_client.Peer.cancel
-
-    async def noted(self, task_id):
-        task = await cancel(self, task_id)
-        canceled.append(task["status"]["state"])
-        return task
-
-    monkeypatch.setattr(a2a_client.Peer, "cancel", noted)
-    _, finding = await probed(peers.peer().url, "wait")
-    assert (finding.error, finding.answers) == ("It did not finish with the probe within 1 s.", True)
-    assert canceled == ["TASK_STATE_CANCELED"]
+    with scripted.serving() as at:
+        at.sent = scripted.events({"task": scripted.task()})
+        at.is_at("WORKING")
+        _, finding = await probed(at.url, "wait")
+        assert (finding.error, finding.answers) == ("It did not finish with the probe within 1 s.", True)
+        assert at.count("CancelTask") == 1
 
 
 async def test_unanswered_probes_count_as_failed_calls(settings):

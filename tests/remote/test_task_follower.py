@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import threading
 from collections.abc import Iterator
 
 import pytest
 from django.db.models import F
 
-from apps.agents.registration import register_hosted
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion
 from apps.conversations.sessions.commands import switch_agent
@@ -96,15 +94,6 @@ async def test_what_the_agent_says_when_asked_counts(agent, talk):
     assert (ended.state, bool(words(ended))) == ("rejected", True), "an end without words gets a reason"
 
 
-async def test_too_many_requests_are_tried_again_later(agent, talk):
-    busy = refusing(-32000, status=429, headers={"Retry-After": "1"})
-    agent.tells("COMPLETED", "Done.")
-    agent.sent = in_turn(busy, agent.sent)
-    assert (await talk.ask()).state == "completed"
-    first, second = agent.sends
-    assert first == second
-
-
 async def test_agents_that_call_back_are_looked_at_then(agent, ada, settings):
     settings.REMOTE_PATIENCE_SECONDS, settings.REMOTE_POLL_SECONDS = 0.0, (0.1, 60.0)
     settings.REMOTE_BACKSTOP_SECONDS = 60.0
@@ -132,11 +121,61 @@ async def test_work_over_its_limit_fails_and_is_canceled(agent, ada):
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
+async def test_cut_streams_are_taken_up_once(agent, talk):
+    async def rest(_):
+        yield {"task": agent.task}
+        yield PIECES[2]
+        agent.is_at("COMPLETED", "Done.", [artifact("a b c")])
+        yield now("COMPLETED", "Done.")
+
+    agent.is_at("WORKING", artifacts=[artifact("a b ")])
+    agent.sent, agent.subscribed = events({"task": task()}, *PIECES[:2], CUT), rest
+    followed = await talk.ask()
+    agent.sent, agent.unknown = events({"task": task()}, PIECES[0], CUT), ("SubscribeToTask",)
+    looked_at = await talk.ask()
+    for done in (followed, looked_at):
+        assert (done.state, await db.run(delivered, done)) == ("completed", {"answer": "a b c"})
+        chunks = await db.run(said, done, "artifact_update")
+        assert "".join(part["text"] for one in chunks for part in one["artifact"]["parts"]) == "a b c"
+
+
+async def test_silent_and_absent_agents_are_given_up(agent, talk, settings):
+    settings.REMOTE_IDLE_SECONDS = 0.3
+    agent.sent = silence
+    lost = await talk.ask()
+    assert (lost.state, "lost after the message was sent" in words(lost)) == ("failed", True)
+
+    async def leaves(_):
+        yield {"task": task()}
+        agent.is_down = True
+        yield CUT
+
+    agent.sent = leaves
+    away = await talk.ask()
+    assert (away.state, "could not be reached for" in words(away)) == ("failed", True)
+
+
+@pytest.mark.services("turns that hang take no room from others")
+async def test_hung_agents_hold_up_nobody(agent, talk, ada, echo, settings):
+    settings.RUNS_PER_PROCESS = 5
+    agent.sent = silence
+    hung = [await Talk(ada, talk.agent).say() for _ in range(8)]
+    await until(lambda: Run.objects.filter(remote__sent=True).count() == len(agent.sends) == 8)
+    with serving() as good:
+        good.tells("COMPLETED", "Done.")
+        for other in (await db.run(remote_agent, good.card(), "healthy"), echo):
+            assert (await Talk(ada, other).ask()).state == "completed"
+    for one in hung:
+        await talk.cancel(one)
+    await until(lambda: not Run.objects.filter(state=Run.State.RUNNING).exists())
+
+
 async def test_a_withdrawn_question_is_canceled_at_the_agent(agent, talk):
     agent.tells("INPUT_REQUIRED", "Which?")
     asked = await talk.ask()
     assert asked.state == "input-required"
     await talk.cancel(asked)
+    await work_off(cancellation.CANCELS)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
@@ -222,44 +261,6 @@ async def test_lost_messages_are_repeated_only_where_safe(agent, ada, remembers,
         assert len(agent.sends) == 1
         assert done.state == "failed"
         assert "not sent a second time" in words(done)
-
-
-async def test_a_lost_answer_is_sought_in_its_task(agent, talk):
-    agent.sent = in_turn(events({"task": task("INPUT_REQUIRED", "Which?")}), silence)
-    agent.is_at("INPUT_REQUIRED", "Which?")
-    asked = await talk.ask()
-    await talk.say("green", task=asked)
-    await until(lambda: len(agent.sends) == 2)
-    agent.is_at("COMPLETED", "Green it is.")
-    await asyncio.to_thread(worker.close_current_worker, 0.0)
-    done = await talk.settled(asked)
-    assert words(done) == "Green it is."
-    assert len(agent.sends) == 2
-
-
-async def test_credentials_that_the_agent_wants_are_asked_for(agent, talk):
-    wants = now("AUTH_REQUIRED", "Sign in at https://id.invalid/", metadata={"slot": {"schema": {"type": "string"}}})
-    agent.sent = in_turn(events({"task": task()}, wants), events({"task": task("COMPLETED", "In.")}))
-    agent.is_at("AUTH_REQUIRED", "Sign in at https://id.invalid/")
-    asked = await talk.ask()
-    assert (asked.state, words(asked)) == ("auth-required", "Sign in at https://id.invalid/")
-    assert asked.slot == {"name": "credential", "schema": {"type": "string"}}
-    agent.is_at("COMPLETED", "In.")
-    assert words(await talk.ask("done", task=asked)) == "In."
-    assert agent.sends[1]["taskId"] == "t1"
-
-
-async def test_ones_own_credential_is_asked_for_first(agent, ada):
-    talk = Talk(ada, await db.run(remote_agent, agent.card() | WANTS))
-    await db.run(credentials.set_personal, talk.agent, "key", True, ada)
-    agent.tells("COMPLETED", "Let in.")
-    asked = await talk.ask()
-    assert asked.state == "auth-required"
-    assert agent.requests == []
-    await db.run(credentials.save, talk.agent, ada, "key", {"key": "0123456789"}, ada)
-    await until(lambda: run_of(asked).turn == 2 and run_of(asked).state == "done")
-    assert agent.headers[-1]["x-key"] == "0123456789"
-    assert agent.sends[0]["parts"] == [{"text": "hello"}]
 
 
 async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch):
@@ -414,13 +415,3 @@ async def test_what_other_agents_said_meanwhile_is_told_along(sdk, ada, echo):
     assert "User: the colour is green" in history["text"]
     assert "count 1" not in history["text"]
     assert (await seen_by(sdk, "look once more"))["parts"] == [{"text": "look once more"}], "nothing is told twice"
-
-
-async def test_files_of_another_agents_task_are_told_along(sdk, ada):
-    maker = await db.run(register_hosted, "maker", "tests.remote.peers.hosted:Acting")
-    made = await Talk(ada, maker).ask("file")
-    own, about, part = (await seen_by(sdk, "look here", referenceTaskIds=[str(made.pk)]))["parts"]
-    assert own == {"text": "look here"}
-    assert "delivered all.bin" in about["text"]
-    assert "It was: file" in about["text"]
-    assert (part["filename"], base64.b64decode(part["raw"])) == ("all.bin", peers.FILE)
