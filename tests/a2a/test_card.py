@@ -12,7 +12,6 @@ from a2a.types import a2a_pb2
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.signing import create_signature_verifier
-from django.core.management import CommandError, call_command
 from django.test import AsyncClient
 from google.protobuf import json_format
 from google.protobuf.json_format import ParseDict
@@ -92,18 +91,6 @@ async def test_extended_card_needs_its_declaration(ada_at, anybody_at, echo, pub
     await written(echo, extended_card={}, capabilities={"extendedAgentCard": True})
     answer = await extended_card(ada_at("echo"))
     assert (answer.code, answer.reason) == (-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
-
-
-def test_extended_card_is_registered_from_a_file(db, tmp_path):
-    path = tmp_path / "extended.json"
-    command = ("register_agent", "echo", "--handler", "examples.agents.echo:Echo", "--extended-card")
-    path.write_text(json.dumps(EXTENDED))
-    call_command(*command, str(path))
-    path.write_text('{"skills": ["x"]}')
-    for name in (path, tmp_path / "nowhere.json"):
-        with pytest.raises(CommandError):
-            call_command(*command, str(name))
-    assert Agent.objects.get().extended_card == EXTENDED
 
 
 async def test_identifier_leads_to_the_agents_document(anybody_at, echo):

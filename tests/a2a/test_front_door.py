@@ -100,24 +100,6 @@ async def test_platform_card_shows_every_visible_agent(async_client, echo, publi
     assert (response.status_code, response.json()["error"]["status"]) == (404, "NOT_FOUND")
 
 
-async def test_platform_card_asks_for_needed_keys(async_client, echo, public_echo, quiet):
-    await database.run(lambda: Agent.objects.filter(pk=public_echo.pk).update(listed=False))
-    shown = (await card(async_client)).json()
-    assert [skill["id"] for skill in shown["skills"]] == ["echo/echo", "quiet/echo"], "those that are listed"
-    scopes = {"list": ["tasks:read", "tasks:write"]}
-    assert shown["securityRequirements"] == [{"schemes": {name: scopes}} for name in shown["securitySchemes"]]
-    assert shown["capabilities"]["streaming"] is False, "what every agent does"
-    await database.run(quiet.delete)
-    await database.run(register_hosted, "opened", ECHO, access=Agent.Access.PUBLIC)
-    shown = (await card(async_client)).json()
-    assert "securityRequirements" not in shown
-    assert set(shown["securitySchemes"]) == {"apiKey", "oauthCode", "oauthDevice", "oauthClient"}
-    assert ["securityRequirements" in skill for skill in shown["skills"]] == [True, False]
-    assert shown["capabilities"]["streaming"] is True
-    await database.run(echo.delete)
-    assert "securitySchemes" not in (await card(async_client)).json()
-
-
 async def test_path_without_the_agent_has_no_card(ada_at, echo, club):
     """Resolved by RFC 3986, `.well-known/agent-card.json` of `/a2a/echo` is not the front door's."""
     wrong = await ada_at("echo").client.get("/a2a/.well-known/agent-card.json")

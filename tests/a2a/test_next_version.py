@@ -12,8 +12,6 @@ from tests.a2a.resting import Resource
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-MISSING = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
-
 
 @pytest.fixture
 def next_at(ada_key, settings):
@@ -103,19 +101,3 @@ async def test_one_of_two_writes_on_a_generation_counts(next_at, echo):
     answers = await asyncio.gather(*both)
     assert sorted("result" in answer.body for answer in answers) == [False, True]
     assert [answer.code for answer in answers if "error" in answer.body] == [-32010]
-
-
-async def test_wrong_options_are_refused(next_at, ada_key, echo, settings):
-    for method, params, field in (
-        ("GetTask", {"id": MISSING, "currentGeneration": -1}, "currentGeneration"),
-        ("GetTask", {"id": MISSING, "timelineLength": "x"}, "timelineLength"),
-        ("SendMessage", {"message": message(), "configuration": 5}, "configuration"),
-    ):
-        answer = await next_at("echo").call(method, params)
-        assert (answer.code, answer.fields) == (-32602, [field])
-    sent = await next_at("echo").send(message("hi"), ifGenerationMatch="7", returnImmediately=True)
-    assert sent.result["task"]["status"]["state"] == "TASK_STATE_SUBMITTED", "a new task ignores it"
-    resource = Resource("echo", ada_key, version="1.1")
-    assert (await resource.ask("GET", f"tasks/{MISSING}?currentGeneration=5")).reason == "TASK_NOT_FOUND"
-    settings.A2A_PREVIEW = False
-    assert (await resource.ask("GET", f"tasks/{MISSING}")).reason == "VERSION_NOT_SUPPORTED"

@@ -6,7 +6,6 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_proto
 from a2a.compat.v0_3 import conversions, proto_utils
 from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2 as a2a
-from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,19 +130,3 @@ def test_json_rpc_send_is_understood_as_by_sdk(params):
     sent = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
     understood = conversions.to_core_send_message_request(old.SendMessageRequest(id=1, params=params))
     assert strictly_parsed(sent, a2a.SendMessageRequest) == understood
-
-
-@given(sends())
-def test_http_send_is_the_same_send(params):
-    params.message.reference_task_ids = None  # HTTP+JSON has no field for them
-    proto = old_proto.SendMessageRequest(
-        request=proto_utils.ToProto.message(params.message),
-        configuration=params.configuration and proto_utils.ToProto.message_send_configuration(params.configuration),
-        metadata=proto_utils.ToProto.metadata(params.metadata),
-    )
-    over_http = v0_3.upgrade_send(json_format.MessageToDict(proto), HTTP_JSON)
-    if params.configuration and params.configuration.blocking is None:
-        params.configuration.blocking = False  # nor for null
-    in_json_rpc = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
-    request = strictly_parsed(over_http, a2a.SendMessageRequest)
-    assert request == strictly_parsed(in_json_rpc, a2a.SendMessageRequest)

@@ -165,17 +165,6 @@ async def test_request_without_id_does_nothing(old_at, ada_at, echo):
     assert not await Task.objects.aexists()
 
 
-async def test_old_errors_name_old_methods(worker, old_at, asking, echo, quiet):
-    answer = await old_at("asking").call("message/send", file(bytes="aGk=", mimeType="image/png"))
-    assert answer.code == -32005
-    task = (await old_at("echo").send(said())).result
-    ended = await old_at("echo").call("tasks/resubscribe", {"id": task["id"]})
-    assert (ended.code, "tasks/get" in ended.error["message"]) == (-32004, True)
-    refused = (await old_at("quiet").call("message/stream", {"message": said()})).error
-    assert refused["code"] == -32004
-    assert ("message/send" in refused["message"], "SendMessage" in refused["message"]) == (True, False)
-
-
 async def test_version_decides_not_the_method_name(old_at, old_rests, ada_at, echo):
     new = await old_at("echo").call("SendMessage", {"message": message()})
     assert (new.code, "A2A-Version: 1.0" in new.error["message"]) == (-32601, True)

@@ -1,6 +1,5 @@
 """Lists of tasks, and the number of queries of each operation, which does not grow with the data."""
 
-import asyncio
 import datetime
 import json
 
@@ -19,6 +18,7 @@ from benchmarks.rows import PER_CONTEXT, make_tasks
 from examples.showcase import DEMO
 from parley import db
 from tests.a2a.calling import message, text_of
+from tests.clients import telling
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database is asked in its own way")]
 
@@ -31,9 +31,8 @@ def counted(function, *args):
 
 
 @pytest.fixture
-async def tasks(worker, ada_at, echo):
-    sent = await asyncio.gather(*(ada_at("echo").send(message(str(n), contextId="one")) for n in range(12)))
-    return [one.result["task"]["id"] for one in sent]
+def tasks(ada, echo):
+    return [str(telling.finished(ada, echo, contextId="one").task) for _ in range(12)]
 
 
 async def test_queries_do_not_grow_with_the_data(tasks, ada, bob, echo, monkeypatch):
@@ -81,11 +80,9 @@ async def ids(caller, **params):
 
 
 @pytest.fixture
-async def seven(worker, ada_at, echo):
+def seven(ada, echo):
     """Seven finished tasks of Ada's, the newest first; the last three share a context."""
-    places = ["a", "a", "a", "a", "b", "b", "b"]
-    sent = [(await ada_at("echo").send(message(str(n), contextId=place))).result for n, place in enumerate(places)]
-    return [one["task"]["id"] for one in reversed(sent)]
+    return [str(telling.finished(ada, echo, contextId=place).task) for place in "aaaabbb"][::-1]
 
 
 async def pages_of(caller, size):
@@ -106,7 +103,7 @@ async def test_pages_follow_without_gap_or_repetition(seven, ada_at):
     for size in (3, 7):
         assert await pages_of(ada_at("echo"), size) == seven, size
     first = await listed(ada_at("echo"), pageSize=4)
-    await ada_at("echo").send(message("new"))
+    await ada_at("echo").send(message("new"), returnImmediately=True)
     second = await listed(ada_at("echo"), pageSize=4, pageToken=first["nextPageToken"])
     assert [task["id"] for task in first["tasks"] + second["tasks"]] == seven, "a new task disturbs no page"
     await Task.objects.exclude(pk__in=seven).adelete()

@@ -115,17 +115,6 @@ async def test_parallel_calls_come_in_order_or_as_completed():
     assert (await run(following, meet=meet)).said == "a"
 
 
-async def test_handlers_in_threads_call_in_the_same_ways():
-    def caller(task):
-        one = task.call("shout", "a")
-        more = task.gather(Call("shout", "b"), Call("shout", "c"))
-        last = list(task.as_completed(Call("shout", "d")))
-        return Completed("".join(result.artifacts[0].parts[0]["text"] for result in [one, *more, *last]))
-
-    assert (await run(caller)).said == "ABCD"
-    assert (await run(lambda task: task.call("asking", "hello"))).outcome == QUESTION
-
-
 async def test_a_childs_progress_and_question_are_its_callers():
     async def stepping(task):
         await task.progress("step 1 of 1")

@@ -130,28 +130,3 @@ async def test_an_unstoppable_handler_is_left_behind(monkeypatch):
     release.set()
     assert cleaned == [True]
     assert recorder.text == "1"
-
-
-class Working(SkillHandler):
-    async def on_request(self, task):
-        await task.token("1")
-        await asyncio.Event().wait()
-
-
-async def test_cleaning_up_is_bounded_and_its_errors_logged(monkeypatch, caplog):
-    monkeypatch.setattr("agentkit.runner.CLEANUP_SECONDS", 0.01)
-
-    class Slow(Working):
-        async def on_cancel(self, task):
-            await asyncio.Event().wait()
-
-    class Chatty(Working):
-        def on_cancel(self, task):
-            task.token("too late")
-
-    for handler in (Slow, Chatty):
-        _, driving, recorder = started(handler)
-        await recorder.heard.wait()
-        await stopped(driving)
-        assert recorder.text == "1"
-        assert f"on_cancel of {handler.__name__}" in caplog.text

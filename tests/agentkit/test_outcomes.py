@@ -9,7 +9,6 @@ from agentkit import (
     AgentFailure,
     Artifact,
     AuthRequired,
-    Chunk,
     Completed,
     Failed,
     InputRequired,
@@ -26,9 +25,7 @@ from agentkit import (
     ToolCall,
     ToolResult,
     Usage,
-    as_handler,
     as_outcome,
-    drive,
     raw_part,
     skill,
     testing,
@@ -228,26 +225,6 @@ async def test_everything_said_is_heard_in_order(speaker):
     assert {(chunk.name, chunk.description) for chunk in chunks} == {("log", "d")}
     assert len({chunk.artifact_id for chunk in chunks}) == 1
     assert run.outcome == Completed()
-
-
-async def test_an_error_leaves_an_artifact_open():
-    async def closing(task):
-        async with task.artifact("log", artifact_id="fixed", media_type="text/csv") as log:
-            await log.append("only", last=True)
-        with pytest.raises(ValueError, match="closed"):
-            await log.append("more")
-
-    async def breaking(task):
-        async with task.artifact("log") as log:
-            await log.append("half")
-            raise OSError("disk full")
-
-    text = {"text": "only", "mediaType": "text/csv"}
-    assert (await testing.run(closing, "go")).emissions == [Chunk("fixed", "log", "", [text], append=False, last=True)]
-    recorder = testing.Recorder()
-    with pytest.raises(OSError, match="disk full"):
-        await drive(as_handler(breaking), testing.task_for(testing.user_message("go"), recorder))
-    assert [chunk.last for chunk in recorder.chunks] == [False]
 
 
 def sync_generator(text):

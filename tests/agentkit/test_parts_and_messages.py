@@ -120,9 +120,3 @@ async def test_what_was_said_cannot_be_changed(change):
     with pytest.raises((TypeError, AttributeError)):
         change(task)
     assert json.loads(json.dumps(message.wire)) == said == task.history[0].wire
-
-
-async def test_a_tasks_thread_ends_with_its_turns_message():
-    seen = []
-    await testing.run(lambda task: seen.append(Thread.of(task)), "Bye", history=SAID[:2])
-    assert seen == [SAID]

@@ -103,13 +103,6 @@ async def test_methods_choose_in_threads_unless_async():
         assert await select_response_type(handler, user_message("a report")) is TASK
 
 
-async def test_an_unknown_choice_is_the_handlers_error():
-    with pytest.raises(HandlerError, match="neither"):
-        by_rules((has_files, "letter"))
-    with pytest.raises(HandlerError, match="neither"):
-        await select_response_type(choosing(select_response_type=lambda self, message: "letter"), user_message("hi"))
-
-
 async def stream(task):
     await task.progress("unheard")
     await task.token("Say")
@@ -213,14 +206,6 @@ async def test_the_sender_may_name_an_existing_skill():
         assert run.skill is None
     run = await testing.run(Office, "my bill", skill="trip")
     assert (run.said, run.emissions) == ("trip: my bill", []), "a task keeps its skill"
-
-
-async def test_an_only_skill_or_none_needs_no_choice():
-    kind = type("Single", (Office,), {"skills": SKILLS[:1]})
-    run = await testing.run(kind, "anything")
-    assert (run.said, run.emissions) == ("invoice: anything", [])
-    assert isinstance((await testing.run(kind, said("x", skillId="trip"))).outcome, InputRequired)
-    assert (await testing.run(lambda task: str(task.skill), said("x", skillId="anything"))).said == "None"
 
 
 async def test_an_answered_skill_takes_up_the_request():

@@ -15,7 +15,6 @@ from agentkit import (
     InputRequired,
     NotAnswered,
     SkillHandler,
-    as_handler,
     file_schema,
     testing,
 )
@@ -152,21 +151,6 @@ async def test_a_handler_may_read_slot_and_answer_itself():
     assert first == InputRequired("Seats: an answer is needed.", slot=Seats)
     bookmarked = (await testing.run(needing, "", slot=Ask.SEATS)).outcome
     assert (bookmarked.slot, bookmarked.schema) == ("SEATS", schema_of(Seats))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "told"),
-    [
-        ("self", r"must define on_input_received\(self, task\) or"),
-        ("self, task, slot, more", r"must define on_input_received\(self, task\) or"),
-        ("self, task, slot: Ask | int", "cannot take a slot as int"),
-    ],
-)
-def test_handlers_that_take_no_answer_are_refused(parameters, told):
-    scope = {"Ask": Ask}
-    exec(f"def on_input_received({parameters}): ...", scope)
-    with pytest.raises(HandlerError, match=told):
-        as_handler(type("Wrong", (Flow,), {"on_input_received": scope["on_input_received"]}))
 
 
 def test_a_form_is_in_one_piece():

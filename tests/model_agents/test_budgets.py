@@ -5,7 +5,6 @@ import uuid
 
 import pytest
 from django.core import mail
-from django.core.exceptions import ValidationError
 
 from agentkit.emissions import Usage
 from apps.accounts.models import ApiKey
@@ -205,20 +204,6 @@ def test_an_unsent_notice_is_sent_later(ada, monkeypatch):
     assert not mail.outbox
     watch()
     assert len(mail.outbox) == 2, "80 % of nothing, and all of it"
-
-
-def test_contradictory_and_repeated_budgets_are_refused(ada, echo, key):
-    limit(1.0, agent=echo)
-    limit(tokens=1, agent=echo, api_key=key)
-    for fields in (
-        {"agent": echo, "hard_limit": 2.0},
-        {"agent": echo, "api_key": key, "hard_limit": 2.0},
-        {"workspace": ada.personal_workspace, "api_key": key, "hard_limit": 2.0},
-        {"soft_limit": 3.0, "hard_limit": 2.0},
-        {},
-    ):
-        with pytest.raises(ValidationError):
-            Budget(**fields).full_clean()
 
 
 def test_workspaces_and_operators_see_what_was_spent(client, admin_client, ada, bob, key, helper):

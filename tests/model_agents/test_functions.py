@@ -129,14 +129,6 @@ async def test_a_script_is_told_what_models_are():
     assert (second.text, second.attempt) == ("three", 1)
 
 
-async def test_a_script_can_stand_in_for_no_model(endpoint: Endpoint, settings):
-    stand_in = LlmFunction("Help.", model=scripted(lambda asked: "scripted", unless_configured=True))
-    endpoint.replies = [says("real")]
-    assert await stand_in(None, "x") == "real"
-    settings.LLM_MODEL = ""
-    assert await stand_in(None, "x") == "scripted"
-
-
 # A model chooses how to answer, with rules where it does not say
 
 SMALL = {"complexity": "simple", "duration": "seconds", "needs_tracking": False, "is_certain": True}

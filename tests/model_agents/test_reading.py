@@ -10,7 +10,6 @@ from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, Tex
 
 from agentkit import Thread, data_part, testing, text_part, url_part
 from agentkit.llm import LlmWorker, from_model_messages, reading, to_model_messages
-from agentkit.llm.conversations import SEEN_FILES
 from agentkit.llm.reading import DOCX, PDF, PPTX, XLSX, NoText, Sight, file_text, sight_of
 from agentkit.messages import File, raw_part
 from tests.model_agents.endpoint import Endpoint, refuses, says
@@ -140,17 +139,6 @@ def test_data_is_words_and_files_are_named():
         "[A file: p.pdf, application/pdf, 2 bytes. It is damaged, or protected by a password.]",
         "[A link to a file: https://a.example/b]",
     ]
-
-
-def test_the_newest_pictures_of_a_conversation_are_shown():
-    image = [raw_part(PIXEL, "p.png", "image/png")]
-    thread = Thread()
-    for _ in range(SEEN_FILES + 1):
-        thread = thread.add("user", image).add("agent", "A pixel.")
-    first, _, *others = contents(thread.add("user", "And its color?"))
-    assert first == "[A file: p.png, image/png, 8 bytes]"
-    shown = ["(nothing)", BinaryContent(PIXEL, media_type="image/png")]
-    assert others == [shown, "A pixel."] * SEEN_FILES + ["And its color?"]
 
 
 async def test_a_blind_model_is_told_in_words(endpoint: Endpoint):

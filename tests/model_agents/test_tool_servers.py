@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 import uuid
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -55,22 +54,6 @@ async def test_an_unusable_server_fails_and_shows_no_key(endpoint: Endpoint, cap
     assert wrong not in run.outcome.detail + caplog.text + repr(McpServer(server.url, {"Authorization": wrong}))
     assert (await worked(McpServer("http://127.0.0.1:1/mcp"))).outcome.code == "tools_unreachable"
     assert endpoint.requests == []
-
-
-@pytest.mark.usefixtures("opened")
-async def test_a_vanished_server_is_the_models_error(endpoint: Endpoint):
-    with ExitStack() as stack:
-        server = stack.enter_context(tool_servers.running())
-
-        async def close() -> str:
-            """Closes the server."""
-            await asyncio.to_thread(stack.close)
-            return "closed"
-
-        endpoint.replies = [calls(("close", {})), calls(("add", {"a": 2, "b": 3})), says("It is gone.")]
-        run = await worked(close, McpServer(server.url))
-    assert run.outcome == Completed("It is gone.", run.artifacts)
-    assert [is_error for _, is_error in results(run)] == [False, True]
 
 
 async def test_a_private_address_is_refused_unless_opened(endpoint: Endpoint):

@@ -98,14 +98,6 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     assert proxy.requests == []
 
 
-async def test_unsendable_headers_are_not_repeated():
-    async with server(answer()) as at, open_exchange() as way:
-        with pytest.raises(Unreachable) as refused:
-            await fetched(at.url, way, {"Authorization": "canary "})
-    assert "canary" not in str(refused.value)
-    assert not refused.value.was_sent
-
-
 # Sizes
 
 
@@ -149,13 +141,6 @@ def stream(*pieces):
 async def test_an_event_is_limited_while_it_comes(pieces):
     with pytest.raises(TooLarge, match="event of more than 1000 bytes"):
         await fetched_of(stream(*pieces), Limits(bytes=1000))
-
-
-@pytest.mark.parametrize("piece", [b"data: x\n\n", b"data: x\r\n\r\n", b": still here\n"])
-async def test_a_stream_of_small_events_is_longer(piece):
-    assert (await fetched_of(stream(piece * 1000), Limits(bytes=100)))[1] == piece * 1000
-    with pytest.raises(TooLarge):
-        await fetched_of(stream(piece * 1000), Limits(bytes=100, stream_bytes=500))
 
 
 async def test_nobody_may_send_more_than_10_mib():

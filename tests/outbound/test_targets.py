@@ -1,13 +1,12 @@
 """Checks of URLs, and of the addresses of their names."""
 
-import asyncio
 import re
 from ipaddress import ip_address
 
 import pytest
 
 from parley import outbound
-from parley.outbound import Forbidden, Guard, TooSlow, Unreachable
+from parley.outbound import Forbidden, Guard
 from parley.outbound.targets import Allowed, is_public
 from tests.outbound.forbidden import FORBIDDEN, OPEN
 
@@ -68,21 +67,6 @@ async def test_names_need_only_public_addresses():
     assert [str(address) for address in found] == ["8.8.8.8", "2606:4700::1111"]
     await refused(Guard(Allowed.read(["10.0.0.0/8"])), "http://localhost/")  # the system's resolver is asked
     await Guard(Allowed.read(["127.0.0.0/8", "::1"])).vet("http://localhost/")
-
-
-async def test_names_without_an_address_are_unreachable(monkeypatch):
-    async def failing(name, port):
-        raise OSError("no such host")
-
-    async def never(name, port):
-        await asyncio.Event().wait()
-
-    for resolve in (failing, resolving(), resolving("not an address")):
-        with pytest.raises(Unreachable, match=r"example\.com cannot be resolved"):
-            await Guard(resolve=resolve).vet("https://example.com/")
-    monkeypatch.setattr("parley.outbound.targets.LOOK_UP_SECONDS", 0.01)
-    with pytest.raises(TooSlow, match="longer than"):
-        await Guard(resolve=never).vet("https://example.com/")
 
 
 async def test_opened_networks_and_names_are_open_alone():

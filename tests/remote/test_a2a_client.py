@@ -117,19 +117,6 @@ async def test_files_data_and_metadata_arrive_unchanged(way):
     assert [message["parts"][0]["filename"] for message in whole["history"]] == ["bytes.bin"]
 
 
-@each_way
-async def test_refusals_have_a_reason(way):
-    async with reached(way) as peer:
-        with pytest.raises(Refused, match="refused") as refused:
-            await peer.get("nobody-knows")
-        assert refused.value.reason == "TASK_NOT_FOUND"
-        assert (refused.value.was_sent, refused.value.is_transient) == (True, False)
-        ended = await answer_of(peer, "hello")
-        with pytest.raises(Refused) as refused:
-            await peer.cancel(ended["id"])
-        assert refused.value.reason == "TASK_NOT_CANCELABLE"
-
-
 async def test_an_id_cannot_lead_to_another_address():
     async with reached(("HTTP+JSON", "1.0")) as peer:
         for odd in ("../card", "x?y=z", "x:cancel", "%2e%2e"):

@@ -10,16 +10,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.agents.models import Agent
-from apps.agents.negotiation import WorkRequest
 from apps.credentials.admin.credentials import credentials_url
 from apps.remote import circuit_breaker, health_checks
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.models import Check, Checkup, RemoteAgent, RemoteCredential
 from apps.remote.probes import Finding
-from apps.routing import ranking
-from parley import db as database
 from tests.remote.guarded import api_key, card, http, oauth2_scheme, registered
 from tests.remote.registered import remote_agent
 from tests.remote.scripted import serving
@@ -75,27 +71,6 @@ def test_viewers_give_no_credential(client, vault):
     assert client.get(credentials_url(vault)).status_code == 403
     assert do(client, vault, "give", scheme="key", key=SECRET).status_code == 403
     assert not RemoteCredential.objects.exists()
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_agents_with_trouble_are_shown_and_rank_lower(ada, client, far, settings):
-    skills = [{"id": "t", "name": "Talk", "description": "Talks.", "tags": []}]
-    await database.run(lambda: remote_agent("near", skills=skills))
-
-    async def ranked(**health):
-        changed = {"skills": skills, "updated_at": timezone.now(), **health}
-        await database.run(lambda: Agent.objects.filter(pk=far.pk).update(**changed))
-        found = await ranking.rank_agents(ada.principal, WorkRequest("talk"))
-        return [(one.agent.slug, one.accepted) for one in found]
-
-    assert await ranked() == [("far", True), ("near", True)]
-    assert await ranked(health="degraded") == [("near", True), ("far", True)]
-    settings.REMOTE_BREAKER_FAILURES = 1
-    await database.run(circuit_breaker.record_failure, far, LOST)
-    assert await ranked() == [("near", True), ("far", False)]
-    await database.run(client.force_login, ada)
-    page = (await database.run(client.get, "/agents/far")).text
-    assert ("Reachable 75.0 % of the last day" in page, "far.invalid" in page) == (True, False)
 
 
 # Credentials

@@ -7,7 +7,6 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
-from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents.models import Agent
 from apps.remote import registration
 from apps.remote.models import RemoteAgent
@@ -40,11 +39,6 @@ def page_of(remote):
 
 def decide(client, remote, **values):
     return client.post(reverse("admin:remote_remoteagent_decide", args=[remote.pk]), values, follow=True)
-
-
-def refresh(client, remote):
-    button = reverse("admin:remote_remoteagent_refresh", args=[remote.pk])
-    return client.get(client.post(button, {"_form_submitted": "True"})["HX-Redirect"])
 
 
 def preview(client, **source):
@@ -105,18 +99,6 @@ def test_operators_approve_or_decline_what_waits(waiting, admin_client):
     decide(admin_client, waiting, do="approve", version=2)
     assert Agent.objects.get().description == "Wants a key."
     assert any("Approved version 2" in one.get_change_message() for one in LogEntry.objects.all())
-
-
-def test_operators_refresh_a_card(cards_at, translator, admin_client):
-    remote = translator.remote
-    assert "card is unchanged" in refresh(admin_client, remote).text
-    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    assert "was updated from its card" in refresh(admin_client, remote).text
-    cards_at.pages[WELL_KNOWN] = (500, {}, b"")
-    page = refresh(admin_client, remote)
-    assert page.text.count("status 500") == 2
-    told = AuditEntry.objects.filter(action=AuditAction.ADMIN_CHANGED, object_key=str(remote.pk))
-    assert told.count() == 3
 
 
 def test_viewers_decide_nothing(client, ada, waiting):

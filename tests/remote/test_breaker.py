@@ -63,18 +63,6 @@ def test_it_opens_after_some_failures_in_a_row(far):
     assert (after.retry_at, after.openings) == (before.retry_at, before.openings)
 
 
-def test_scattered_failures_do_not_open_it(far):
-    for _ in range(4):
-        circuit_breaker.record_failure(far, LOST)
-        circuit_breaker.record_failure(far, LOST)
-        circuit_breaker.record_success(far)
-    circuit_breaker.admit(far)
-    for _ in range(6):
-        circuit_breaker.record_failure(far, LOST)
-        pass_time(far, seconds=200)
-    circuit_breaker.admit(far)
-
-
 @pytest.mark.parametrize(
     ("error", "counts"),
     [

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 
 import jwt
 import pytest
@@ -128,15 +127,6 @@ def test_key_sets_elsewhere_are_asked_only_if_trusted(cards_at, publish, monkeyp
     assert asked == [elsewhere, elsewhere]
 
 
-def test_missing_keys_leave_signatures_unverified(cards_at, publish):
-    url = publish()
-    none = ((404, {}, b""), b"nothing", {"keys": [1, {"kid": "two"}]}, b'{"keys": ' + b" " * 100_000)
-    for number, keys in enumerate(none):
-        cards_at.pages[JWKS] = keys
-        shown = registration.register_remote(f"one-{number}", url=url).remote
-        assert (shown.signature, shown.pinned_keys) == ("unverified", []), keys
-
-
 def test_unfit_keys_and_headers_make_signatures_wrong(cards_at, publish):
     weak = lambda: publish(RSAKey.generate_key(1024), "RS256")  # noqa: E731
     critical = {"alg": "ES256", "kid": "one", "jku": cards_at.url + JWKS, "crit": ["magic"], "magic": 1}
@@ -218,18 +208,6 @@ def prove_nothing(cards_at, **changes):
     cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}
     stranger, jku = ECKey.generate_key("P-256"), cards_at.url + JWKS
     cards_at.pages[WELL_KNOWN] = signed(cards_at.card(**changes), stranger, kid="other", jku=jku)
-
-
-def test_an_unproven_signature_is_shown_as_not_trusted(cards_at, client, ada):
-    prove_nothing(cards_at)
-    agent = registration.register_remote("one", url=cards_at.url, access="authenticated")
-    assert (agent.remote.signature, agent.remote.pinned_keys) == ("unverified", [])
-    ada.is_staff = ada.is_superuser = True
-    ada.save()
-    client.force_login(ada)
-    assert re.search(r'role="alert">\s*<strong>Not trusted\.', client.get("/agents/one").text)
-    for address in (f"/admin/remote/remoteagent/{agent.remote.pk}/change/", "/admin/remote/remoteagent/"):
-        assert "not trusted" in client.get(address).text
 
 
 @override_settings(REQUIRE_TRUSTED_CARDS=True)

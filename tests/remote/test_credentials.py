@@ -20,14 +20,13 @@ from google.protobuf.json_format import ParseDict
 
 from apps.accounts.encryption import keyring
 from apps.engine.output import Redaction
-from apps.remote.authentication import credentials, oauth2
+from apps.remote.authentication import credentials
 from apps.remote.authentication.security_schemes import card_requirements
 from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable, WrongOrigin
 from apps.remote.federation import known
 from apps.remote.models import RemoteAgent, RemoteCredential
-from parley import db, outbound
+from parley import db
 from parley import db as database
-from parley.outbound import Limits
 from tests.outbound.receiving import answer, server
 from tests.remote.guarded import (
     Issuer,
@@ -117,20 +116,6 @@ async def test_requests_are_signed_by_a_switch(db, schemes):
     if schemes:
         found = await database.run(verified, signed[0], at.url)
         assert 0 < found.parameters["expires"] - found.parameters["created"] <= 300
-
-
-async def test_credentials_go_together_or_by_first_given(db):
-    schemes = {"key": api_key("query", "key"), "token": http("bearer"), "other": IN_HEADER}
-    agent = await database.run(registered, card(URL, schemes, {"key": [], "token": []}, {"other": []}))
-    with pytest.raises(CredentialMissing):
-        await sent(agent)
-    await save(agent, "other", {"key": "o-1"})
-    assert (await sent(agent)).headers["x-key"] == "o-1"
-    for name, values in (("key", {"key": "k-1"}), ("token", {"token": "t-1"})):
-        await save(agent, name, values)
-    both = await sent(agent)
-    assert (both.url.params["key"], both.headers["authorization"]) == ("k-1", "Bearer t-1")
-    assert "x-key" not in both.headers
 
 
 async def test_credentials_go_to_their_own_origin_alone(vault):
@@ -376,16 +361,6 @@ async def test_refused_tokens_are_renewed_and_requests_signed_again(guarded):
     assert old.nonce != new.nonce
 
 
-async def test_agents_that_refuse_all_get_two_requests(guarded):
-    issuer = Issuer()
-    async with server(issuer) as login, server(letting_in(lambda request: False)) as at:
-        call = await guarded(at, login.url)
-        assert await call() == 401
-        assert (len(issuer.issued), len(at.requests)) == (1, 1), "a token that is new is not renewed"
-        assert await call() == 401
-        assert (len(issuer.issued), len(at.requests)) == (2, 3)
-
-
 @pytest.mark.services("those who want a token wait for one lock")
 async def test_thirty_calls_at_once_fetch_one_token(guarded):
     issuer = Issuer()
@@ -395,15 +370,6 @@ async def test_thirty_calls_at_once_fetch_one_token(guarded):
         issuer.refused.add(issuer.issued[0])
         assert set(await asyncio.gather(*(call() for _ in range(30)))) == {200}
     assert len(issuer.issued) == 2
-
-
-async def test_odd_secrets_arrive_by_header_or_body(guarded):
-    odd = {"client_id": "a:b ü", "client_secret": "c%d+e €:"}
-    for by_header, requests in ((True, 1), (False, 2)):
-        issuer = Issuer(**odd)
-        issuer.by_header = by_header
-        async with behind(guarded, issuer, odd) as (call, _):
-            assert (await call(), len(issuer.asked)) == (200, requests)
 
 
 # Bad issuers
@@ -448,24 +414,6 @@ async def test_refusals_use_issuers_words_without_the_secret(guarded):
     assert isinstance(error, TokenRefused)
     assert "invalid_scope: no[31m such scope, •••!" in str(error)
     assert len(str(error)) < 400
-
-
-async def test_silent_and_inner_issuers_are_given_up(guarded, monkeypatch):
-    monkeypatch.setattr(oauth2, "TOKEN_LIMITS", Limits(seconds=0.3, bytes=1000))
-    assert "did not answer in time" in str(await failing(guarded, lambda *_: asyncio.sleep(60)))
-    async with server(letting_in(lambda request: True)) as at:
-        outbound.configure([f"127.0.0.1:{at.port}"])
-        call = await guarded(at, "http://127.0.0.1:1/token")
-        with pytest.raises(TokenUnavailable, match="OUTBOUND_ALLOW"):
-            await call()
-
-
-async def test_odd_lifetimes_are_harmless(guarded):
-    for said in (None, "NaN", -5, 10**400):
-        async with behind(guarded, Issuer(expires_in=said)) as (call, _):
-            assert await call() == 200
-        until = (await RemoteCredential.objects.aget(agent=call.agent)).token_until
-        assert until < timezone.now() + datetime.timedelta(days=1)
 
 
 # OpenID Connect

@@ -122,18 +122,6 @@ def test_an_open_breaker_outweighs_good_checks(far):
     assert rounds(far, found()) == ("degraded", told)
 
 
-def test_uptime_and_latency_are_summed_up(far):
-    rounds(far, found(milliseconds=10), found(milliseconds=30), SILENT, found(milliseconds=20))
-    yesterday = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=30)
-    CheckedHour.objects.create(agent=far, hour=yesterday, rounds=36, failed=17)
-    CheckedHour.objects.create(agent=far, hour=yesterday - timedelta(days=30), rounds=1000, failed=1000)
-    known = health_checks.uptime_of(far)
-    assert (known.day, known.month) == (0.75, 1 - 18 / 40)
-    assert (known.median_ms, known.newest) == (20, [10, 30, None, 20])
-    assert known.last_error == "far.invalid did not answer in time."
-    assert known.last_error_at is not None
-
-
 def test_old_checks_and_hours_are_deleted(far):
     rounds(far, found())
     Check.objects.update(at=timezone.now() - CHECKS_KEPT - timedelta(minutes=1))
@@ -213,13 +201,6 @@ def test_absent_and_closed_addresses_do_not_answer(unused_tcp_port):
     assert (finding.kind, finding.ok, finding.answers) == ("address", False, False)
     outbound.configure([])
     assert "OUTBOUND_ALLOW" in looked_at(remote).error
-
-
-@pytest.mark.parametrize(("status", "ok"), [("404 Not Found", True), ("502 Bad Gateway", False)])
-async def test_addresses_of_pasted_cards_need_only_answer(status, ok):
-    async with server(answer(b"", status)) as at:
-        [finding] = await look(await database.run(remote_of, at.url))
-    assert (finding.kind, finding.ok, finding.answers) == ("address", ok, ok)
 
 
 async def probed(url, text):

@@ -13,7 +13,7 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
 from apps.agents.versions import content_digest
-from apps.remote import card_verification, cards, registration
+from apps.remote import cards, registration
 from apps.remote.errors import BadCard
 from apps.remote.models import RemoteAgent
 from parley import outbound
@@ -118,21 +118,12 @@ def test_the_command_registers_updates_and_explains(cards_at, tmp_path, capsys):
     assert "is registered at /a2a/translator (everybody, without signing in).\n" in said
     for notes in ("\n".join(agent.remote.card_notes), said):
         assert "The card does not say its version; 1.0 is assumed." in notes
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    registration.refresh_card(agent)
-    assert RemoteAgent.objects.get().card_notes == []
     file = tmp_path / "card.json"
     file.write_text(json.dumps(card(URL, name="Other")))
     call_command("register_agent", "translator", "--card", str(file))
     agent = Agent.objects.get()
     assert (agent.name, agent.access, agent.remote.origin) == ("Other", "public", "https://agents.example:443")
-    (tmp_path / "bad.json").write_text("nothing")
-    for source, sentence in (
-        ("/nowhere/card.json", "Cannot read text from"),
-        ("http://10.0.0.1/", "OUTBOUND_ALLOW"),
-        (str(tmp_path / "bad.json"), "no agent card"),
-        (f"{cards_at.url}/a/b", f"There is a card of “Translator” at {cards_at.url}"),
-    ):
+    for source, sentence in (("/nowhere/card.json", "Cannot read text from"), ("http://10.0.0.1/", "OUTBOUND_ALLOW")):
         with pytest.raises(CommandError, match=sentence):
             call_command("register_agent", "other", "--card", source)
 
@@ -175,7 +166,6 @@ def test_unchanged_cards_make_no_version(cards_at, translator):
 def test_harmless_changes_count_and_policies_stay(cards_at, translator):
     Agent.objects.update(access="public", time_limit=5, on_busy="reject", is_enabled=True, cost=2)
     skill = {"id": "proofread", "name": "Proofread", "description": "Finds mistakes.", "tags": ["language"]}
-    both = [interface(f"{cards_at.url}/a2a"), interface(f"{cards_at.url}/a2a", "HTTP+JSON")]
     changed = cards_at.card(description="Translates and proofreads.", version="2.2.0")
     changed["skills"].append(skill)
     cards_at.pages[WELL_KNOWN] = changed
@@ -186,10 +176,6 @@ def test_harmless_changes_count_and_policies_stay(cards_at, translator):
     assert agent.current_version.number == 2
     assert agent.current_version.content["card"] == changed
     assert (agent.access, agent.time_limit, agent.on_busy, agent.cost) == ("public", 5, "reject", 2)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=both)
-    other = registration.register_remote("other", url=cards_at.url)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=both[::-1])
-    assert refreshed(other)[0] == "updated", "another order of interfaces is harmless"
 
 
 @pytest.mark.parametrize(
@@ -289,22 +275,3 @@ def test_due_cards_are_read_once_each(cards_at, translator):
     RemoteAgent.objects.update(refresh_at=timezone.now(), card_url=cards_at.url)
     Agent.objects.update(is_enabled=False)
     assert registration.refresh_due_cards() == 0
-
-
-def test_unreadable_cards_block_no_others(cards_at, translator, monkeypatch, caplog):
-    cards_at.pages["/two/card.json"] = cards_at.card(name="Two")
-    two = registration.register_remote("two", url=f"{cards_at.url}/two/card.json")
-    verify = card_verification.verify_card
-
-    async def breaking(told, *more):
-        if told["name"] == "Two":
-            raise RuntimeError("surprise")
-        return await verify(told, *more)
-
-    monkeypatch.setattr(card_verification, "verify_card", breaking)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    RemoteAgent.objects.update(refresh_at=timezone.now())
-    assert registration.refresh_due_cards() == 2
-    assert Agent.objects.get(slug="translator").description == "Other."
-    assert RemoteAgent.objects.get(agent=two).card_error == "The card could not be read. The log says more."
-    assert "surprise" in caplog.text

@@ -11,7 +11,6 @@ from django.db.models import F
 
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion
-from apps.conversations.sessions.commands import switch_agent
 from apps.engine import worker
 from apps.record import models as rows
 from apps.record import notifications
@@ -191,23 +190,6 @@ async def test_an_interrupting_message_cancels_the_older_work(agent, ada):
     assert words(done) == "Second."
     await until(lambda: agent.count("CancelTask") >= 1)
     assert agent.sends[1]["referenceTaskIds"] == ["t1"]
-
-
-async def test_files_refused_inline_are_sent_as_links(agent, talk, client):
-    agent.tells("COMPLETED", "Thanks.")
-    agent.sent = in_turn(refusing(-32005), agent.sent)
-    sheet = {"raw": "YSxiCg==", "filename": "a b.csv", "mediaType": "text/csv"}
-    done = await talk.ask(parts=[{"text": "take"}, sheet])
-    assert done.state == "completed"
-    inline, linked = (message["parts"][1] for message in agent.sends)
-    assert inline == sheet
-    assert "raw" not in linked
-    path = linked["url"].partition("//")[2].partition("/")[2]
-    fetched = await db.run(client.get, f"/{path}")
-    assert fetched.content == b"a,b\n"
-    assert fetched["Content-Type"] == "text/csv"
-    forged = await db.run(client.get, f"/{path.replace('.1.', '.0.')}")
-    assert forged.status_code == 404
 
 
 async def test_the_next_worker_finds_the_work_again(agent, ada, echo):
@@ -402,16 +384,3 @@ async def test_a_fork_begins_a_remote_conversation_with_history(sdk, ada):
     begun = (await db.run(run_of, await other.ask("look once more"))).remote["contextId"]
     assert later["contextId"] == begun != before
     assert later["parts"] == [{"text": "look again"}]
-
-
-async def test_what_other_agents_said_meanwhile_is_told_along(sdk, ada, echo):
-    counted = await sdk.ask("count 1")
-    other = Talk(ada, echo, sdk.context_id)
-    await db.run(switch_agent, ada.principal, counted.context_id, echo)
-    green = await other.ask("the colour is green")
-    await db.run(switch_agent, ada.principal, green.context_id, sdk.agent)
-    own, history = (await seen_by(sdk, "look again"))["parts"]
-    assert own == {"text": "look again"}
-    assert "User: the colour is green" in history["text"]
-    assert "count 1" not in history["text"]
-    assert (await seen_by(sdk, "look once more"))["parts"] == [{"text": "look once more"}], "nothing is told twice"

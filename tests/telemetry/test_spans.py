@@ -134,25 +134,6 @@ def test_environment_says_where_spans_go(monkeypatch):
     assert CANARY not in str(collector.spans)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("OTEL_TRACES_SAMPLER", "sometimes"),
-        ("OTEL_TRACES_SAMPLER_ARG", "10%"),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-    ],
-)
-def test_impossible_values_are_refused_by_name(monkeypatch, name, value):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=name):
-        tracing.configure("1")
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    tracing.configure("1")
-    assert not tracing.is_on()
-
-
 @pytest.mark.services("the trace passes through several processes", only=True)
 def test_trace_leads_through_all_processes() -> None:
     trace_id, caller = secrets.token_hex(16), secrets.token_hex(8)
