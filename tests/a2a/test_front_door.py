@@ -34,17 +34,6 @@ async def test_tenant_names_the_agent(worker, door, echo, hello):
     assert "task" in events[0][1]
 
 
-async def test_task_is_not_found_at_another_tenant(door, echo, hello):
-    rpc, rest = door
-    sent = {"message": message(), "configuration": {"returnImmediately": True}}
-    task = (await rpc.call("SendMessage", {"tenant": "echo", **sent})).result["task"]["id"]
-    assert (await rest.ask("GET", f"tasks/{task}?tenant=hello")).reason == "TASK_NOT_FOUND"
-    assert (await rest.ask("GET", "tasks?tenant=hello")).body["tasks"] == []
-    body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"tenant": "echo"}}
-    for path in ("/a2a", "/a2a/"):
-        assert [one["id"] for one in (await rpc.post(body, path=path)).result["tasks"]] == [task]
-
-
 async def test_door_lists_all_visible_tasks(door, anybody_at, echo, quiet):
     rpc, rest = door
     now = {"configuration": {"returnImmediately": True}}

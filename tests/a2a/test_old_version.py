@@ -153,18 +153,6 @@ async def test_error_is_an_event_for_stream_readers(old_at, ada_at, echo):
     assert not await Task.objects.aexists()
 
 
-async def test_request_without_id_does_nothing(old_at, ada_at, echo):
-    for caller, content, code in (
-        (old_at("echo"), {"method": "message/send", "params": part({})}, -32602),
-        (old_at("echo"), {"method": "message/sent", "params": {}}, -32601),
-        (old_at("echo"), {"method": "message/send", "params": asked()}, -32600),
-        (ada_at("echo"), {"method": "SendMessage", "params": "hi"}, -32600),
-    ):
-        answer = await caller.post({"jsonrpc": "2.0"} | content)
-        assert (answer.status, answer.code, answer.body["id"]) == (200, code, None)
-    assert not await Task.objects.aexists()
-
-
 async def test_version_decides_not_the_method_name(old_at, old_rests, ada_at, echo):
     new = await old_at("echo").call("SendMessage", {"message": message()})
     assert (new.code, "A2A-Version: 1.0" in new.error["message"]) == (-32601, True)

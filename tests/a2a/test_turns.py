@@ -82,18 +82,6 @@ async def test_task_starts_when_its_dependency_ends(worker, ada_at, asking, echo
     assert states == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
 
 
-async def test_question_has_its_form(worker, ada_at, countdown):
-    begun = {"message": message("20000")}
-    asked = [event async for _, event in ada_at("countdown").stream("SendStreamingMessage", begun)]
-    slot = asked[-1]["statusUpdate"]["metadata"]["slot"]
-    assert (slot["name"], slot["schema"]["maximum"]) == ("start", 10_000)
-    answers = [asked[-1]["statusUpdate"], await sent(ada_at("countdown"), "20000")]
-    answers.append((await ada_at("countdown").call("GetTask", {"id": asked[0]["task"]["id"]})).result)
-    assert [one["status"]["message"]["metadata"]["slot"] for one in answers] == [slot] * 3
-    form = message(taskId=asked[0]["task"]["id"], parts=[{"data": {"start": 1}}])
-    assert (await ada_at("countdown").send(form)).result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
 async def test_client_pays_or_declines_a_task(worker, settings, ada_at):
     """As the x402 extension says."""
     with facilitating() as facilitator:

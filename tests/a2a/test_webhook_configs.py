@@ -133,21 +133,6 @@ async def test_private_addresses_are_not_saved(hooks, task, ada_at, monkeypatch,
     assert await db.run(PushConfig.objects.count) == 1
 
 
-async def test_inline_webhook_comes_once(begun, hooks, ada_at, greeting):
-    same = message()
-    inline = {"id": "mine", "url": HOOK, "token": "secret", "authentication": {"scheme": "Basic"}}
-    task, again = [await begun(same, taskPushNotificationConfig=inline) for _ in range(2)]
-    assert task == again
-    shown = {"id": "mine", "taskId": task, "url": HOOK, "token": MASK, "authentication": {"scheme": "Basic"}}
-    assert (await hooks("Get", taskId=task, id="mine")).result == shown
-    unnamed = message()
-    for _ in range(2):
-        await begun(unnamed, taskPushNotificationConfig={"url": HOOK})
-    sent = await ada_at("greeting").send(message(), taskPushNotificationConfig={"url": HOOK})
-    assert "message" in sent.result, "an answer that is no task leaves no webhook"
-    assert await db.run(PushConfig.objects.count) == 2
-
-
 DELIVERIES = "admin:a2a_delivery_changelist"
 
 

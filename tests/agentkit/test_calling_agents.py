@@ -167,17 +167,3 @@ async def test_an_answer_is_the_tasks_next_turn():
     refused = await asked.answer("many")
     assert isinstance(refused.outcome, InputRequired)
     assert (await refused.answer("3")).delivered[0].text == "# Oslo, 3 days"
-
-
-async def test_runs_without_own_questions_take_no_answer():
-    run = await testing.run(lambda text: text, "hello")
-    with pytest.raises(ValueError, match="asked nothing"):
-        await run.answer("hello")
-
-    async def calling(task):
-        return (await task.call("packer", "Oslo")).text
-
-    asked = await testing.run(calling, "go", agents={"packer": Packer})
-    assert asked.said == "How many days?"
-    with pytest.raises(ValueError, match="in a run of its own"):
-        await asked.answer("3")

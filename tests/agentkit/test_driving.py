@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from agentkit import HandlerError, SkillHandler, Stopped, as_handler, drive, testing
+from agentkit import SkillHandler, Stopped, as_handler, drive, testing
 
 
 def started(handler, recorder=None, **more):
@@ -19,21 +19,6 @@ async def stopped(driving):
     driving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await driving
-
-
-async def test_hidden_coroutines_and_false_stops_are_errors():
-    async def work(text):
-        return "x"
-
-    async def canceled(text):
-        raise asyncio.CancelledError
-
-    def stopped(text):
-        raise Stopped
-
-    for handler, told in ((lambda text: work(text), "async def"), (canceled, "nobody stopped"), (stopped, "nobody")):
-        with pytest.raises(HandlerError, match=told):
-            await testing.run(handler, "go")
 
 
 async def test_stopping_an_awaiting_handler_cleans_up():

@@ -26,7 +26,6 @@ from agentkit import (
     ToolResult,
     Usage,
     as_outcome,
-    raw_part,
     skill,
     testing,
     text_part,
@@ -254,21 +253,6 @@ async def test_a_generator_says_what_it_yields(generator):
     for wrong in (3, ["a"], None):
         with pytest.raises(TypeError, match="generator may yield"):
             await testing.run(lambda text, wrong=wrong: (one for one in [wrong]), "go")
-
-
-async def test_all_files_go_from_nearest_to_farthest():
-    def message(name, role="ROLE_USER"):
-        return Message.from_wire({"messageId": name, "role": role, "parts": [raw_part(b"", name)]})
-
-    earlier = await testing.run(lambda text: "ok", message("finished"))
-    reference = earlier.as_reference(message("asked first"), message("not a person's", "ROLE_AGENT"))
-
-    def names(task):
-        return {"turn": [f.name for f in task.files], "all": [f.name for f in task.all_files]}
-
-    run = await testing.run(names, message("now"), history=[message("old"), message("recent")], references=[reference])
-    found = {"turn": ["now"], "all": ["now", "recent", "old", "finished", "asked first"]}
-    assert run.artifacts[0].parts == [{"data": found}]
 
 
 async def test_the_context_is_read_only_save_for_memory():

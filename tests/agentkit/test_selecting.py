@@ -12,9 +12,7 @@ from agentkit import (
     Completed,
     ExistingTask,
     Failed,
-    HandlerError,
     InputRequired,
-    InvalidAnswer,
     Reject,
     Rejected,
     ResponseType,
@@ -180,19 +178,6 @@ def test_the_best_fitting_skill_is_started():
     decision = by_words()(said("a travel bill"), [*SKILLS, REST])
     assert isinstance(decision, Clarify)
     assert "Have a rest" not in decision.question
-
-
-async def test_a_chooser_that_cannot_choose_is_a_mistake():
-    for chooser, told in (
-        (by_words({"train": ["rail"]}), "has no skill 'train'"),
-        (lambda message, skills: Start("trip"), r"must define choose_skill\(self, message, skills\)"),
-    ):
-        with pytest.raises(HandlerError, match=told):
-            as_handler(type("Mistaken", (Office,), {"choose_skill": chooser}))
-    for given, told in (("trip", "gave str"), (None, "gave NoneType"), (Start("x"), "has invoice")):
-        kind = type("Wrong", (Office,), {"negotiate": lambda self, message, given=given: given})
-        with pytest.raises(InvalidAnswer, match=told):
-            await testing.run(kind, "hello")
 
 
 async def test_the_sender_may_name_an_existing_skill():

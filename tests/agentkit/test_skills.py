@@ -92,19 +92,6 @@ def test_skill_ids_are_unique_in_a_handler():
         doing(one=skill("a")(lambda self, task: None), two=skill("a")(lambda self, task: None))
 
 
-def test_what_no_card_can_show_is_no_skill():
-    for wrong in (["file"], [{"id": "file"}], Skill("a", "A", "A.", ["a"]), 3):
-        with pytest.raises(HandlerError, match=r"Skill\(…\) objects"):
-            doing(skills=wrong)
-    for fields, told in (
-        ({"tags": "text"}, "tags must be a list of texts"),
-        ({"input_modes": 5}, "input_modes must be a list of texts"),
-    ):
-        odd = Skill(**{"id": "a", "name": "A", "description": "A.", "tags": []} | fields)
-        with pytest.raises(HandlerError, match=f"The skill 'a' of Doing: {told}"):
-            doing(skills=[odd])
-
-
 def test_a_skill_is_read_from_its_markdown_file(tmp_path):
     (tmp_path / "SKILL.md").write_text(SKILL_MD)
     (read,) = load_skills("SKILL.md", beside=tmp_path / "agent.py")
@@ -119,14 +106,6 @@ def test_a_skill_is_read_from_its_markdown_file(tmp_path):
     )
     assert "instructions" not in read.wire
     assert load_skills(tmp_path / "SKILL.md") == load_skills("SKILL.md", beside=tmp_path) == [read]
-
-
-def test_skills_are_read_from_yaml_one_or_many(tmp_path):
-    one = "id: a\nname: A\ndescription: Does a.\ntags: [x]\ninstructions: Do a.\n"
-    (tmp_path / "skill.yaml").write_text(one)
-    assert load_skills(tmp_path / "skill.yaml") == [Skill("a", "A", "Does a.", ["x"], instructions="Do a.")]
-    (tmp_path / "skills.yml").write_text("- {name: A, description: Does a.}\n- {name: B b, description: Does b.}\n")
-    assert [(one.id, one.tags) for one in load_skills(tmp_path / "skills.yml")] == [("a", ["a"]), ("b-b", ["b-b"])]
 
 
 WRONG_FILES = [

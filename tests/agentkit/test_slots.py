@@ -226,19 +226,6 @@ async def test_a_handler_without_a_credential_asks_for_it(handler):
         assert (await asked.answer(credentials={"calendar": given})).said == SECRET
 
 
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"auth_type": "oauth2"}, "one of api_key, bearer, basic"),
-        ({"service": "a\nb"}, "one line"),
-        ({"service": "x" * 101}, "at most 100"),
-    ],
-)
-def test_what_no_host_can_ask_for_is_refused(wrong, told):
-    with pytest.raises(ValueError, match=told):
-        AuthRequired("Your key?", **{"service": "calendar", **wrong})
-
-
 def test_a_directive_asks_for_the_named_credential():
     said = {"state": "auth-required", "prompt": "Your token?", "service": "calendar", "auth_type": "bearer"}
     outcome = as_outcome(said)

@@ -196,13 +196,6 @@ async def test_a_result_for_somebody_elses_call_is_words(events, modeled, worker
     assert await db.run(Task.objects.filter(state="input-required").count) == 1
 
 
-async def test_results_of_own_tools_are_not_repeated(events, speaking, worker):
-    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    made = {"id": "a", "role": "assistant", "toolCalls": [call]}
-    told = {"id": "t", "role": "tool", "toolCallId": "c", "content": "3 degrees"}
-    assert text(await events(run(user("tool"), made, told, user("again")))) == "again"
-
-
 async def test_refusals_come_before_the_stream(post, speaking, bob_key):
     assert (await post(run(user("x")), key="")).status_code == 401
     assert (await post(run(user("x")), slug="absent")).status_code == 404

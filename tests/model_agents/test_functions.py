@@ -17,13 +17,12 @@ from agentkit import (
     SyncTaskContext,
     TaskContext,
     Thread,
-    Token,
     Usage,
     testing,
 )
 from agentkit.llm import Asked, LlmFunction, LlmWorker, Returned, UseTool, by_model, scripted, skill_by_model
 from agentkit.selecting import ExistingTask
-from tests.model_agents.agents import double, handler_of
+from tests.model_agents.agents import double
 from tests.model_agents.endpoint import Endpoint, calls, hangs, refuses, says
 
 
@@ -102,15 +101,6 @@ async def test_settings_and_another_models_name_are_sent(endpoint: Endpoint):
 
 
 # Scripted models
-
-
-async def test_a_scripted_text_is_streamed_word_by_word():
-    parrot = scripted(lambda asked: f"You said {asked.text}\n", name="parrot")
-    run = await testing.run(handler_of(LlmWorker("Help.", model=parrot)), "Hello, world")
-    assert run.said == "You said Hello, world\n"
-    assert [one.text for one in run.emissions if isinstance(one, Token)] == ["You ", "said ", "Hello, ", "world\n"]
-    (usage,) = (one for one in run.emissions if isinstance(one, Usage))
-    assert (usage.model, usage.requests) == ("scripted:parrot", 1)
 
 
 async def test_a_script_is_told_what_models_are():

@@ -185,19 +185,6 @@ def page(**given: object) -> dict[str, object]:
     return {"contents": [{"uri": "ui://a", "mimeType": mcp_apps.MEDIA_TYPE, "text": "<p>a", **given}]}
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"mimeType": "text/html"}, {"text": None, "blob": "?"}, {"text": None, "blob": "/w=="}],
-)
-def test_page_is_utf_8_html_of_its_type(given: dict[str, object]):
-    with pytest.raises(mcp_apps.NoApp):
-        mcp_apps.page_in("ui://a", page(**given))
-    assert mcp_apps.page_in("ui://a", page())[0] == "<p>a"
-    assert mcp_apps.page_in("ui://a", page(text=None, blob="PHA+YQ=="))[0] == "<p>a"
-    with pytest.raises(mcp_apps.NoApp):
-        mcp_apps.page_in("ui://a", {})
-
-
 def test_policy_opens_declared_names_alone():
     closed = (
         "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; font-src 'none'; "

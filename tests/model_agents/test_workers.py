@@ -15,7 +15,6 @@ from agentkit import (
     HandlerError,
     InputRequired,
     Message,
-    SkillHandler,
     SyncTaskContext,
     TaskContext,
     Thought,
@@ -305,20 +304,3 @@ async def test_impossible_wishes_are_ignored(endpoint: Endpoint, wishes: Any):
     await testing.run(handler(), said("Hi."))
     assert (await testing.run(handler(), said("Hi.", **wishes))).said == "Yes."
     assert endpoint.requests[0] == endpoint.requests[1]
-
-
-class Forecast(SkillHandler):
-    """Calls the client's tool without a model."""
-
-    wishes = ("tools",)
-
-    async def on_request(self, task: TaskContext) -> CallClient:
-        return task.client.call("weather", city=task.message.text)
-
-    async def on_input_received(self, task: TaskContext) -> str:
-        return f"It is {task.client.result_of(task.client.calls[0])}."
-
-
-async def test_a_handler_calls_a_clients_tool():
-    asked = await testing.run(Forecast, said("Rome", tools=[TOOL]))
-    assert (await asked.answer(given((asked.outcome.calls[0], "warm")))).said == "It is warm."

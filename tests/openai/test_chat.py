@@ -109,16 +109,6 @@ async def test_files_are_links_that_expire(client, speaking, worker, settings):
     assert (await AsyncClient().get(path)).status_code == 404
 
 
-async def test_tool_calls_are_shown_on_request(client, speaking, worker):
-    plain = await ask(client, user("tool"))
-    assert plain.choices[0].message.tool_calls is None
-    stream = await ask(client, user("tool"), metadata={"tool_calls": "true"}, stream=True)
-    calls = [call async for chunk in stream for call in chunk.choices[0].delta.tool_calls or []]
-    assert [(call.function.name, json.loads(call.function.arguments)) for call in calls] == [
-        ("weather", {"city": "Oslo"})
-    ]
-
-
 async def test_a_client_that_leaves_stops_the_agent(ada_key, speaking, worker):
     body = json.dumps({"model": "speaking", "stream": True, "messages": [user("wait")]})
     headers = {"Authorization": f"Bearer {ada_key}"}

@@ -109,15 +109,6 @@ async def test_answers_have_the_form_that_is_asked_for(client, modeled, worker, 
     assert chatted.choices[0].message.parsed == Place(city="Rome")
 
 
-async def test_settings_reach_the_model(client, modeled, worker, endpoint):
-    endpoint.replies = [says("Yes."), says("Yes.")]
-    await chat(client, HELLO, max_tokens=50, stop="END", seed=7, temperature=0.5)
-    await respond(client, "Hi.", max_output_tokens=60)
-    first, second = endpoint.requests
-    assert (first["stop"], first["seed"], first["temperature"]) == (["END"], 7, 0.5)
-    assert [one.get("max_tokens") or one.get("max_completion_tokens") for one in (first, second)] == [50, 60]
-
-
 async def test_an_answer_that_was_cut_off_says_so(client, modeled, worker, endpoint):
     endpoint.replies = [says("One, two", finish="length")] * 3
     assert (await chat(client, HELLO, max_tokens=2)).choices[0].finish_reason == "length"

@@ -136,55 +136,28 @@ async def test_lines_answers_and_streams_have_a_largest_size(settings):
     assert len(came) > 10
 
 
-def with_metadata(value: Any) -> JSON:
-    return {"task": task(metadata={"x": value})}
-
-
-def at_time(*timestamp: Any) -> JSON:
-    named = dict(zip(["timestamp"], timestamp, strict=False))
-    return {"task": task() | {"status": {"state": "TASK_STATE_WORKING", **named}}}
-
-
-def with_parts(**part: Any) -> JSON:
-    return {"task": task("TASK_STATE_PAUSED", artifacts=[{"artifactId": "a", "colour": "blue", "parts": [part]}])}
+def at_time(timestamp: str) -> JSON:
+    return {"status": {"state": "TASK_STATE_WORKING", "timestamp": timestamp}}
 
 
 READ = {
     # name: (what is sent, how it is read)
     "no zone": (at_time("2026-11-21T16:38:10.123456"), at_time("2026-11-21T16:38:10.123456Z")),
-    "no time": (at_time("yesterday"), at_time()),
-    "a time beyond all": (at_time("9999-12-31T23:59:59-10:00"), at_time()),
-    "a text of commas": (with_metadata(',[{"' * 5000), with_metadata(',[{"' * 5000)),
-    "numbers": (with_metadata([2**60 + 1, 1, 0.5]), with_metadata([2**60 + 1, 1, 0.5])),
-    "unstorable text": (with_metadata("\0\ud800"), with_metadata("\ufffd\ufffd")),
-    "unknown fields": (with_parts(hologram={"x": 1}, media_type="x/y"), with_parts(hologram={"x": 1}, mediaType="x/y")),
-    "unknown events": ({"task": task(progress=1), "hint": [1]}, {"task": task(progress=1), "hint": [1]}),
+    "a time beyond all": (at_time("9999-12-31T23:59:59-10:00"), {"status": {"state": "TASK_STATE_WORKING"}}),
+    "numbers": ({"metadata": {"x": [2**60 + 1, 1, 0.5]}},) * 2,
+    "unstorable text": ({"metadata": {"x": "\0\ud800"}}, {"metadata": {"x": "\ufffd\ufffd"}}),
+    "unknown fields": ({"hologram": {"x": 1}, "context_id": "c"}, {"hologram": {"x": 1}, "contextId": "c"}),
 }
 
 
 @pytest.mark.parametrize("name", READ)
-async def test_answers_are_read_as_they_are_meant(name, settings):
-    settings.REMOTE_ANSWER_VALUES = 1000
+async def test_answers_are_read_as_they_are_meant(name):
     sent, meant = READ[name]
-    text = json.dumps({"result": sent}, ensure_ascii="separators" not in name)
-    [came], error = await outcome_of(SSE + f"data: {text}\n\n".encode())
-    assert error is None
-    assert (came, repr(came["task"].get("metadata"))) == (meant, repr(meant["task"].get("metadata")))
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-async def test_events_may_have_any_line_ends_and_pieces(end):
-    pretty = json.dumps({"result": TASK}, indent=1).encode().split(b"\n")
-    sent = b"".join(b"data: " + line + end for line in pretty) + b"event:x" + end + b"id:7" + end + end
-
-    async def bytewise(_: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(SSE)
-        for at in range(len(sent)):
-            writer.write(sent[at : at + 1])
-            await writer.drain()
-            await asyncio.sleep(0)
-
-    assert await outcome_of(bytewise) == ([TASK], None)
+    named = {key: value for key, value in task().items() if "context_id" not in sent or key != "contextId"}
+    [came], error = await outcome_of(SSE + f"data: {json.dumps({'result': {'task': named | sent}})}\n\n".encode())
+    assert (error, came, repr(came["task"].get("metadata"))) == (
+        None, {"task": task() | meant}, repr(meant.get("metadata")),
+    )  # fmt: skip
 
 
 OLD_TASK = {

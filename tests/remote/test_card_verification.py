@@ -16,7 +16,7 @@ from apps.agents import card_signatures, cards, identity, signing
 from apps.agents.models import Agent
 from apps.remote import card_verification, registration
 from apps.remote.errors import BadCard
-from tests.remote.card_server import WELL_KNOWN, card, old_card
+from tests.remote.card_server import WELL_KNOWN, card
 
 pytestmark = pytest.mark.django_db
 WRONG = "signature is wrong"
@@ -66,16 +66,6 @@ def test_cards_signed_by_their_server_pin_the_key(publish, algorithm):
     [pinned] = agent.remote.pinned_keys
     assert pinned == public(KEYS[algorithm])
     assert not {"d", "p", "q"} & pinned.keys()
-
-
-def test_old_and_incomplete_cards_are_verified_as_sent(publish, cards_at):
-    url = f"{cards_at.url}/a2a"
-    told = {"name": "A", "url": url, "skills": ["Tell jokes"], "capabilities": ["jokes"], "extra": 1}
-    for slug, one, change in (("one", told, {"extra": 2}), ("two", old_card(url), {"url": "https://evil.example/"})):
-        assert registration.register_remote(slug, url=publish(told=one)).remote.signature == "verified"
-        cards_at.pages[WELL_KNOWN] |= change
-        with pytest.raises(BadCard, match=WRONG):
-            registration.register_remote(f"{slug}-changed", url=cards_at.url)
 
 
 def test_a_card_of_this_platform_is_verified(cards_at, echo):

@@ -16,12 +16,10 @@ from apps.remote.probes import Finding
 from parley import db as database
 from parley import outbound
 from parley.db import sql
-from tests.engine.delegating import until
-from tests.outbound.receiving import answer, server
+from tests.outbound.receiving import server
 from tests.remote import scripted
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.registered import remote_agent
-from tests.work.hand import work_off
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
@@ -108,20 +106,6 @@ def test_health_is_what_the_newest_checks_say(far, findings, health, why):
     assert (far.health, far.is_enabled) == (health, True)
 
 
-def test_an_open_breaker_outweighs_good_checks(far):
-    now = timezone.now()
-    row = Breaker.objects.create(
-        agent=far, failures=5, failing_since=now, opened_at=now, openings=1, error="It fell silent.",
-        retry_at=now + timedelta(seconds=30),
-    )  # fmt: skip
-    told = "Calls to it failed again and again, so it is left alone for a while. It fell silent."
-    assert rounds(far, found()) == ("unavailable", told)
-    row.retry_at = now
-    row.save()
-    told = "Calls to it failed again and again; the next one tries it. It fell silent."
-    assert rounds(far, found()) == ("degraded", told)
-
-
 def test_old_checks_and_hours_are_deleted(far):
     rounds(far, found())
     Check.objects.update(at=timezone.now() - CHECKS_KEPT - timedelta(minutes=1))
@@ -130,25 +114,6 @@ def test_old_checks_and_hours_are_deleted(far):
     rounds(far, found())
     assert Check.objects.count() == 1
     assert CheckedHour.objects.count() == 2
-
-
-async def test_hung_agents_hold_up_nobody(settings):
-    settings.REMOTE_CHECK_TIMEOUT = 1.0
-    released = asyncio.Event()
-    async with server(lambda *_: released.wait()) as stuck, server(answer(b"", "405 Method Not Allowed")) as well:
-        for number in range(6):
-            await database.run(remote_agent, f"stuck-{number}", stuck.url)
-        for number in range(2):
-            await database.run(remote_agent, f"well-{number}", well.url)
-        checking = asyncio.create_task(work_off(health_checks.ROUNDS))
-        await until(lambda: Check.objects.filter(ok=True).count() == 2)
-        assert len(well.requests) == 2
-        assert await database.run(Check.objects.filter(ok=False).count) == 0
-        await until(lambda: Agent.objects.filter(slug__startswith="stuck", health="degraded").count() == 6)
-        released.set()
-        await checking
-    assert await database.run(Check.objects.filter(ok=False, error__contains="in time").count) == 6
-    assert await database.run(Agent.objects.filter(slug__startswith="well", health="ok").count) == 2
 
 
 # A probe checks the card, the address and the answer

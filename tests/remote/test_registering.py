@@ -17,7 +17,7 @@ from apps.remote import cards, registration
 from apps.remote.errors import BadCard
 from apps.remote.models import RemoteAgent
 from parley import outbound
-from tests.remote.card_server import WELL_KNOWN, card, old_card
+from tests.remote.card_server import WELL_KNOWN, card
 
 pytestmark = pytest.mark.django_db
 
@@ -54,16 +54,6 @@ def test_base_urls_lead_to_well_known_cards(cards_at, base, place):
     cards_at.pages[at] = cards_at.card()
     registration.register_remote("translator", url=cards_at.url + base)
     assert RemoteAgent.objects.get().card_url == cards_at.url + at
-
-
-@pytest.mark.parametrize("page", [(302, {"Location": "/login"}, b""), (401, {}, b"")])
-def test_cards_are_found_at_the_next_places(cards_at, page):
-    cards_at.pages |= {WELL_KNOWN: page, "/.well-known/agent.json": old_card(cards_at.url)}
-    cards_at.pages["/my/agent"] = old_card(cards_at.url)
-    for slug, url, place in (("one", "", "/.well-known/agent.json"), ("two", "/my/agent#about", "/my/agent")):
-        agent = registration.register_remote(slug, url=cards_at.url + url)
-        assert agent.remote.card_url == cards_at.url + place
-        assert agent.current_version.content["card"]["supportedInterfaces"][0]["protocolVersion"] == "0.3"
 
 
 def test_taken_slugs_are_refused_except_for_updates(echo):

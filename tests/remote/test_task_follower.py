@@ -178,20 +178,6 @@ async def test_a_withdrawn_question_is_canceled_at_the_agent(agent, talk):
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
-async def test_an_interrupting_message_cancels_the_older_work(agent, ada):
-    talk = Talk(ada, await db.run(remote_agent, agent.card(), on_busy="interrupt"))
-    agent.sent = in_turn(working(), events({"task": task(key="t2")}, now("COMPLETED", "Second.", key="t2")))
-    agent.is_at("WORKING")
-    begun = await talk.say("first")
-    await until(lambda: run_of(begun).remote.get("taskId"))
-    agent.task = None
-    await talk.say("second", task=begun)
-    done = await talk.settled(begun)
-    assert words(done) == "Second."
-    await until(lambda: agent.count("CancelTask") >= 1)
-    assert agent.sends[1]["referenceTaskIds"] == ["t1"]
-
-
 async def test_the_next_worker_finds_the_work_again(agent, ada, echo):
     """An open breaker and a fallback are for new calls: a running task is followed anyway."""
     talk = Talk(ada, await db.run(lambda: remote_agent(agent.card(), fallbacks=["echo"])))

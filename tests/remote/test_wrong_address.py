@@ -10,7 +10,7 @@ from apps.remote import registration
 from apps.remote.errors import BadCard
 from parley import outbound
 from tests.outbound.receiving import answer, server
-from tests.remote.card_server import WELL_KNOWN, card
+from tests.remote.card_server import WELL_KNOWN
 
 pytestmark = pytest.mark.usefixtures("outward")
 
@@ -84,32 +84,3 @@ def test_other_schemes_and_redirects_are_offered(cards_at):
     assert "TLS" in sentence
     assert "cannot be resolved" in told("http://agents.invalid/")[0]
     assert "refuses the connection" in told("http://127.0.0.1:9/")[0]
-
-
-def test_a_card_for_another_address_says_so(cards_at):
-    cards_at.pages["/one" + WELL_KNOWN] = card(f"{cards_at.url}/two")
-    shown = asyncio.run(registration.preview(f"{cards_at.url}/one"))
-    assert any(f"for another address: {cards_at.url}/two" in note for note in shown.notes)
-    cards_at.pages["/one" + WELL_KNOWN] = card("https://agents.example/a2a")
-    notes = asyncio.run(registration.preview(f"{cards_at.url}/one")).notes
-    assert any("the agent itself at https://agents.example:443" in note for note in notes)
-
-
-async def test_silent_and_slow_servers_are_explained_in_time(monkeypatch):
-    assert registration.ADDING_SECONDS + registration.SHORTEST_LOOK < 3
-    monkeypatch.setattr(registration, "ADDING_SECONDS", 0.4)
-
-    async def be_slow(request: bytes, writer: asyncio.StreamWriter) -> None:
-        if request.startswith(b"GET / "):
-            writer.write(answer(b"<title>Home</title>", "200 OK", HTML))
-        elif b"/.well-known/" in request.split(b"\r\n")[0]:
-            writer.write(answer(b"no", "404 Not Found"))
-        else:
-            await writer.wait_closed()
-
-    async with server(be_slow) as at:
-        with pytest.raises(BadCard, match="Home"):
-            await registration.preview(at.url)
-    async with server(lambda _, writer: writer.wait_closed()) as at:
-        with pytest.raises(outbound.TooSlow):
-            await registration.preview(at.url)
