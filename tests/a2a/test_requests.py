@@ -10,7 +10,7 @@ from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context, Event
 from parley import db
-from tests.a2a.calling import message, text_of
+from tests.a2a.calling import message
 from tests.a2a.old_calling import said
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -150,22 +150,7 @@ async def done(worker, ada_rests, echo):
     return (await ada_rests("echo").ask("POST", "message:send", {"message": message("hi")})).body["task"]
 
 
-@pytest.mark.parametrize("below", ["", "echo/"])
-async def test_message_is_sent_or_streamed_over_http(worker, ada_at, ada_rests, echo, below):
-    calls = ada_rests("echo")
-    sent = await calls.ask("POST", f"{below}message:send", {"message": message("hi")})
-    assert (sent.headers["Content-Type"], sent.headers["Cache-Control"]) == (OWN, "no-store")
-    task = sent.body["task"]
-    assert text_of(task["artifacts"][0]) == "hi"
-    assert (await calls.ask("GET", f"{below}tasks/{task['id']}")).body == task
-    assert (await calls.ask("HEAD", f"{below}tasks/{NO_TASK}")).status == 404
-    events = [one async for one in calls.stream("POST", f"{below}message:stream", {"message": message("hi")})]
-    assert events[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    missed = calls.stream("GET", f"{below}tasks/{task['id']}:subscribe", headers={"Last-Event-ID": "2"})
-    assert [one async for one in missed][-1][1]["statusUpdate"]["status"] == task["status"], "what was missed"
-
-
-async def test_query_filters_the_list(ada_rests, done, subtests):
+async def test_query_filters_the_list(ada_rests, done):
     calls = ada_rests("echo")
     for query, count in {
         f"context_id={done['contextId']}": 1,
@@ -187,20 +172,17 @@ async def test_query_filters_the_list(ada_rests, done, subtests):
         "contextId=%ff": [],
         "&".join(f"p{n}=1" for n in range(101)): [],
     }.items():
-        with subtests.test(query[:40]):
-            answer = await calls.ask("GET", f"tasks?{query}")
-            assert (answer.status, answer.error["status"], answer.fields) == (400, "INVALID_ARGUMENT", fields)
+        answer = await calls.ask("GET", f"tasks?{query}")
+        assert (answer.status, answer.error["status"], answer.fields) == (400, "INVALID_ARGUMENT", fields), query
 
 
-async def test_path_tenant_and_body_agree(ada_rests, done, hello, subtests):
+async def test_path_tenant_and_body_agree(ada_rests, done, hello):
     calls = ada_rests("echo")
     address = f"tasks/{done['id']}:cancel"
-    for body in ({"id": done["id"]}, {"id": ""}, {"tenant": "echo"}, {}, None):
-        with subtests.test(str(body)):
-            assert (await calls.ask("POST", address, body)).reason == "TASK_NOT_CANCELABLE"
+    for body in ({"id": done["id"]}, {"tenant": "echo"}, {}, None):
+        assert (await calls.ask("POST", address, body)).reason == "TASK_NOT_CANCELABLE", body
     for body in ({"id": NO_TASK}, {"id": 5}, {"tenant": "hello"}):
-        with subtests.test(str(body)):
-            assert (await calls.ask("POST", address, body)).fields == list(body)
+        assert (await calls.ask("POST", address, body)).fields == list(body)
     assert (await calls.ask("GET", f"tasks/{done['id']}?id={NO_TASK}")).fields == ["id"]
     assert (await calls.ask("POST", f"echo/{address}", {"tenant": "hello"})).fields == ["tenant"]
     for address in (f"hello/tasks/{done['id']}", "hello/tasks", "hello/extendedAgentCard"):
@@ -212,23 +194,10 @@ async def test_path_tenant_and_body_agree(ada_rests, done, hello, subtests):
 PLAIN, OWN = "application/json", "application/a2a+json"
 
 
-@pytest.mark.parametrize(
-    ("accept", "sent", "answered"),
-    [
-        (None, PLAIN, OWN),
-        (None, OWN, OWN),
-        (f"{PLAIN}, */*", PLAIN, PLAIN),
-        (PLAIN, OWN, PLAIN),
-        (f"{PLAIN};q=0.5, {OWN}", PLAIN, OWN),
-        ("text/html", PLAIN, PLAIN),
-        ("a/b;" * 5000, PLAIN, PLAIN),
-    ],
-    ids=lambda value: str(value)[:30],
-)
-async def test_answer_has_the_preferred_type(ada_rests, echo, accept, sent, answered):
-    how = {"headers": {"Accept": accept} if accept else {}, "content_type": sent}
-    answer = await ada_rests("echo").ask("POST", f"tasks/{NO_TASK}:cancel", {}, **how)
-    assert (answer.status, answer.headers["Content-Type"]) == (404, answered)
+async def test_answer_has_the_preferred_type(ada_rests, echo):
+    for accept, answered in (("*/*", OWN), (PLAIN, PLAIN), (f"{PLAIN};q=0.5, {OWN}", OWN), ("a/b;" * 5000, PLAIN)):
+        answer = await ada_rests("echo").ask("POST", f"tasks/{NO_TASK}:cancel", {}, headers={"Accept": accept})
+        assert (answer.status, answer.headers["Content-Type"]) == (404, answered)
 
 
 async def test_broken_stream_ends_with_an_error_event(worker, ada_at, ada_rests, echo, monkeypatch):

@@ -189,3 +189,18 @@ def test_operators_resend_dead_deliveries_alone(admin_client, client, hook, dead
     hook.refresh_from_db()
     assert (dead.state, dead.attempts, hook.due_at is None) == ("waiting", 0, False)
     assert published == [hook.pk]
+
+
+async def test_inline_webhook_comes_once(begun, hooks, ada_at, greeting):
+    same = message()
+    inline = {"id": "mine", "url": HOOK, "token": "secret", "authentication": {"scheme": "Basic"}}
+    task, again = [await begun(same, taskPushNotificationConfig=inline) for _ in range(2)]
+    assert task == again
+    shown = {"id": "mine", "taskId": task, "url": HOOK, "token": MASK, "authentication": {"scheme": "Basic"}}
+    assert (await hooks("Get", taskId=task, id="mine")).result == shown
+    unnamed = message()
+    for _ in range(2):
+        await begun(unnamed, taskPushNotificationConfig={"url": HOOK})
+    sent = await ada_at("greeting").send(message(), taskPushNotificationConfig={"url": HOOK})
+    assert "message" in sent.result, "an answer that is no task leaves no webhook"
+    assert await db.run(PushConfig.objects.count) == 2

@@ -16,7 +16,7 @@ from agentkit import Completed
 from apps.a2a import webhooks
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.requests import OneWebhookRequest, Webhook
-from apps.a2a.webhooks import DELIVERIES_TO_SEND, CallResult, claim, create_with_task, record_result
+from apps.a2a.webhooks import DELIVERIES_TO_SEND, CallResult, claim, create_with_task, record_result, retry_delay
 from apps.accounts.webhook_signatures import new_secret
 from apps.conversations.sessions import deletion
 from apps.engine import accept
@@ -271,3 +271,9 @@ def is_waited_for():
     """Does another connection wait for this one's lock?"""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
     return sql.execute(waiting, []).fetchone()[0]
+
+
+def test_retries_fill_about_a_day(settings):
+    waits = [retry_delay(n).total_seconds() for n in range(1, 60)]
+    within = [n for n in range(60) if sum(waits[:n]) < settings.WEBHOOK_GIVE_UP_SECONDS]
+    assert 25 < len(within) < 60

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import Completed, HandlerError, ToolResult, testing
+from agentkit import AgentFailure, Completed, HandlerError, ToolResult, testing
 from agentkit.llm import LlmWorker, McpServer, mcp_apps, mcp_servers
+from agentkit.llm.toolsets import connected
 from tests.model_agents import tool_servers
 from tests.model_agents.agents import handler_of
 from tests.model_agents.endpoint import Endpoint, calls, says
@@ -120,18 +121,24 @@ async def test_a_killed_worker_leaves_no_program():
     assert not running(mark)
 
 
-async def test_programs_of_stopped_turns_end(endpoint: Endpoint, settings, monkeypatch):
+async def test_programs_of_stopped_turns_end(settings, monkeypatch):
     """They never greet; the first is stopped, the second too slow."""
     settings.MCP_STDIO_ALLOW = ["sleep 1000"]
-    turn = asyncio.create_task(worked(McpServer(command=["sleep", "1000"])))
-    async with asyncio.timeout(10):
+
+    async def turn() -> None:
+        async with connected([McpServer(command=["sleep", "1000"])], {}):
+            raise AssertionError("it greeted")
+
+    starting = asyncio.create_task(turn())
+    async with asyncio.timeout(30):
         while not programs():  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.01)
-    turn.cancel()
-    await asyncio.gather(turn, return_exceptions=True)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
     assert programs() == []
     monkeypatch.setattr(mcp_servers, "START_SECONDS", 0.1)
-    assert (await worked(McpServer(command=["sleep", "1000"]))).outcome.code == "tools_unreachable"
+    with pytest.raises(AgentFailure, match="cannot be used"):
+        await turn()
     assert programs() == []
 
 

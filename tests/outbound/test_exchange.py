@@ -281,3 +281,10 @@ async def test_refusals_are_errors_of_the_library(library):
                 with pytest.raises(error) as refused:
                     await http.get(url)
             assert isinstance(refused.value.__cause__, cause)
+
+
+@pytest.mark.parametrize("piece", [b"data: x\n\n", b"data: x\r\n\r\n", b": still here\n"])
+async def test_a_stream_of_small_events_is_longer(piece):
+    assert (await fetched_of(stream(piece * 1000), Limits(bytes=100)))[1] == piece * 1000
+    with pytest.raises(TooLarge):
+        await fetched_of(stream(piece * 1000), Limits(bytes=100, stream_bytes=500))

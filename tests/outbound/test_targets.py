@@ -1,12 +1,13 @@
 """Checks of URLs, and of the addresses of their names."""
 
+import asyncio
 import re
 from ipaddress import ip_address
 
 import pytest
 
 from parley import outbound
-from parley.outbound import Forbidden, Guard
+from parley.outbound import Forbidden, Guard, TooSlow, Unreachable
 from parley.outbound.targets import Allowed, is_public
 from tests.outbound.forbidden import FORBIDDEN, OPEN
 
@@ -123,3 +124,18 @@ def test_entries_that_mean_nothing_are_refused():
         with pytest.raises(ValueError, match=r"\w"):
             Allowed.read([entry])
     assert Allowed.read(["", "  "]).is_empty
+
+
+async def test_names_without_an_address_are_unreachable(monkeypatch):
+    async def failing(name, port):
+        raise OSError("no such host")
+
+    async def never(name, port):
+        await asyncio.Event().wait()
+
+    for resolve in (failing, resolving(), resolving("not an address")):
+        with pytest.raises(Unreachable, match=r"example\.com cannot be resolved"):
+            await Guard(resolve=resolve).vet("https://example.com/")
+    monkeypatch.setattr("parley.outbound.targets.LOOK_UP_SECONDS", 0.01)
+    with pytest.raises(TooSlow, match="longer than"):
+        await Guard(resolve=never).vet("https://example.com/")

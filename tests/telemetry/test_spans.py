@@ -77,16 +77,6 @@ async def test_error_marks_its_span_without_its_text(http, ada_key, spans):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_unsampled_caller_is_not_sampled(http, ada_key, spans, echo):
-    task = await ask(http, ada_key, "echo", "hello", f"{CALLER[:-2]}00")
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert spans.get_finished_spans() == ()
-    run = await db.run(Run.objects.get, task=task["id"])
-    assert (run.traceparent[3:35], run.traceparent[-2:]) == (TRACE, "00")
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("worker")
 async def test_plan_steps_are_below_its_run(ada, said, spans, echo):
     steps = {
         "first": {"agent": "echo", "message": "one"},
