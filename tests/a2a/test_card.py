@@ -12,6 +12,7 @@ from a2a.types import a2a_pb2
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.signing import create_signature_verifier
+from django.core.management import CommandError, call_command
 from django.test import AsyncClient
 from google.protobuf import json_format
 from google.protobuf.json_format import ParseDict
@@ -247,3 +248,15 @@ async def test_new_card_has_no_old_fields(echo):
     assert shown["supportedInterfaces"][0]["protocolVersion"] == "1.0"
     for binding in ("JSONRPC", "HTTP+JSON"):
         assert {"url": URL, "protocolBinding": binding, "protocolVersion": "0.3"} in shown["supportedInterfaces"]
+
+
+def test_extended_card_is_registered_from_a_file(db, tmp_path):
+    path = tmp_path / "extended.json"
+    command = ("register_agent", "echo", "--handler", "examples.agents.echo:Echo", "--extended-card")
+    path.write_text(json.dumps(EXTENDED))
+    call_command(*command, str(path))
+    path.write_text('{"skills": ["x"]}')
+    for name in (path, tmp_path / "nowhere.json"):
+        with pytest.raises(CommandError):
+            call_command(*command, str(name))
+    assert Agent.objects.get().extended_card == EXTENDED

@@ -49,6 +49,8 @@ async def test_door_lists_all_visible_tasks(door, anybody_at, echo, quiet):
     ]
     assert (found[0]["metadata"]["agentName"], page["totalSize"]) == ("Echo", 3)
     assert (await anybody_at("").call("ListTasks", {})).result["tasks"] == []
+    for filters, number in (({"contextId": "echo"}, 2), ({"status": "TASK_STATE_FAILED"}, 0)):
+        assert (await rpc.call("ListTasks", filters)).result["totalSize"] == number
 
 
 async def test_router_answers_without_a_tenant(worker, door, anybody_at):

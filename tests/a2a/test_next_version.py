@@ -101,3 +101,22 @@ async def test_one_of_two_writes_on_a_generation_counts(next_at, echo):
     answers = await asyncio.gather(*both)
     assert sorted("result" in answer.body for answer in answers) == [False, True]
     assert [answer.code for answer in answers if "error" in answer.body] == [-32010]
+
+
+async def test_events_and_questions_have_generations(worker, next_at, echo, asking):
+    context = (await next_at("echo").send(message("before"))).result["task"]["contextId"]
+    stream = next_at("echo").stream("SendStreamingMessage", {"message": message("hi", contextId=context)})
+    events = [body async for _, event in stream for body in event.values()]
+    assert [body["generation"] for body in events] == ["1", "2", "3", "4"]
+    shown = (await next_at("echo").call("GetTask", {"id": events[0]["id"]})).result
+    assert shown["generation"] == events[-1]["generation"]
+    task = await asked(next_at("asking"))
+    question = {"id": task["status"]["message"]["messageId"], "metadata": {"slot": "word"}}
+    assert task["elicitations"] == [{**question, "state": "ELICITATION_STATE_BLOCKED"}]
+    stream = next_at("asking").stream("SubscribeToTask", {"id": task["id"]})
+    first = await anext(stream)
+    done = (await next_at("asking").send(message("blue", taskId=task["id"]))).result["task"]
+    assert done["elicitations"] == [{**question, "state": "ELICITATION_STATE_RESOLVED"}]
+    rest = [body async for _, event in stream for body in event.values()]
+    assert first[1]["task"]["generation"] == task["generation"] == "3"
+    assert [body["generation"] for body in rest] == ["5", "6", "7"], "the answer is the fourth"

@@ -165,3 +165,28 @@ async def test_version_decides_not_the_method_name(old_at, old_rests, ada_at, ec
         answer = await old_rests("echo", version=version).ask("GET", f"v1/tasks/{MISSING}")
         assert (answer.status, answer.reason) == (400, "VERSION_NOT_SUPPORTED")
         assert "A2A-Version: 0.3" in answer.error["message"]
+
+
+async def test_a_sign_in_elsewhere_is_not_final(worker, old_at, old_rests, asking):
+    task = (await old_at("asking").send(said("sign in"))).result
+    stream = old_at("asking").stream("tasks/resubscribe", {"id": task["id"]})
+    over_http = old_rests("asking").stream("POST", f"v1/tasks/{task['id']}:subscribe")
+    assert (await anext(stream))[1]["status"]["state"] == task["status"]["state"] == "auth-required"
+    assert (await anext(over_http))[1]["task"]["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
+    await old_rests("asking").task("POST", f"v1/tasks/{task['id']}:cancel")
+    assert (await old_at("asking").call("tasks/cancel", {"id": task["id"]})).code == -32002, "not twice, in 0.3"
+    assert [(event["final"], event["status"]["state"]) async for _, event in stream] == [(True, "canceled")]
+    [(_, last)] = [event async for event in over_http]
+    assert (last["statusUpdate"]["status"]["state"], last["statusUpdate"]["final"]) == ("TASK_STATE_CANCELLED", True)
+
+
+async def test_request_without_id_does_nothing(old_at, ada_at, echo):
+    for caller, content, code in (
+        (old_at("echo"), {"method": "message/send", "params": part({})}, -32602),
+        (old_at("echo"), {"method": "message/sent", "params": {}}, -32601),
+        (old_at("echo"), {"method": "message/send", "params": asked()}, -32600),
+        (ada_at("echo"), {"method": "SendMessage", "params": "hi"}, -32600),
+    ):
+        answer = await caller.post({"jsonrpc": "2.0"} | content)
+        assert (answer.status, answer.code, answer.body["id"]) == (200, code, None)
+    assert not await Task.objects.aexists()

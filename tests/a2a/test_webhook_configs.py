@@ -204,3 +204,25 @@ async def test_inline_webhook_comes_once(begun, hooks, ada_at, greeting):
     sent = await ada_at("greeting").send(message(), taskPushNotificationConfig={"url": HOOK})
     assert "message" in sent.result, "an answer that is no task leaves no webhook"
     assert await db.run(PushConfig.objects.count) == 2
+
+
+async def method(calls, word, **params):
+    return await calls.call(f"tasks/pushNotificationConfig/{word}", params)
+
+
+async def test_old_webhooks_are_the_same_in_both_forms(old_at, old_rests, task):
+    assert (await method(old_at("echo"), "get", id=task)).code == -32001
+    for url in (HOOK, "https://others.invalid/hook"):
+        made = (await method(old_at("echo"), "set", taskId=task, pushNotificationConfig={"url": url})).result
+        assert made["pushNotificationConfig"] == {"id": task, "url": url}, "it needs no id"
+        assert (await method(old_at("echo"), "get", id=task)).result == made
+    assert (await method(old_at("echo"), "list", id=task)).result == [made]
+    name = f"tasks/{task}/pushNotificationConfigs/mine"
+    asked = {"token": "canary", "authentication": {"schemes": ["Bearer", "Basic"], "credentials": "canary"}}
+    masked = {"token": MASK, "authentication": {"schemes": ["Bearer"], "credentials": MASK}}
+    config = {"name": name, "pushNotificationConfig": {"id": "mine", "url": HOOK} | asked}
+    shown = {"name": name, "pushNotificationConfig": {"id": "mine", "url": HOOK} | masked}
+    for body in (config, {"parent": f"tasks/{task}", "configId": "mine", "config": config}):
+        assert (await old_rests("echo").ask("POST", f"v1/tasks/{task}/pushNotificationConfigs", body)).body == shown
+    by_rpc = (await method(old_at("echo"), "get", id=task, pushNotificationConfigId="mine")).result
+    assert by_rpc == {"taskId": task, "pushNotificationConfig": shown["pushNotificationConfig"]}

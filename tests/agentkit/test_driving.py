@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from agentkit import SkillHandler, Stopped, as_handler, drive, testing
+from agentkit import HandlerError, SkillHandler, Stopped, as_handler, drive, testing
 
 
 def started(handler, recorder=None, **more):
@@ -115,3 +115,18 @@ async def test_an_unstoppable_handler_is_left_behind(monkeypatch):
     release.set()
     assert cleaned == [True]
     assert recorder.text == "1"
+
+
+async def test_hidden_coroutines_and_false_stops_are_errors():
+    async def work(text):
+        return "x"
+
+    async def canceled(text):
+        raise asyncio.CancelledError
+
+    def stopped(text):
+        raise Stopped
+
+    for handler, told in ((lambda text: work(text), "async def"), (canceled, "nobody stopped"), (stopped, "nobody")):
+        with pytest.raises(HandlerError, match=told):
+            await testing.run(handler, "go")

@@ -129,3 +129,11 @@ def test_a_wrong_file_is_refused_with_its_name(tmp_path):
         assert "\n" not in str(refused.value), content
     with pytest.raises(HandlerError, match="cannot be read"):
         load_skills(tmp_path / "absent.md")
+
+
+def test_skills_are_read_from_yaml_one_or_many(tmp_path):
+    one = "id: a\nname: A\ndescription: Does a.\ntags: [x]\ninstructions: Do a.\n"
+    (tmp_path / "skill.yaml").write_text(one)
+    assert load_skills(tmp_path / "skill.yaml") == [Skill("a", "A", "Does a.", ["x"], instructions="Do a.")]
+    (tmp_path / "skills.yml").write_text("- {name: A, description: Does a.}\n- {name: B b, description: Does b.}\n")
+    assert [(one.id, one.tags) for one in load_skills(tmp_path / "skills.yml")] == [("a", ["a"]), ("b-b", ["b-b"])]

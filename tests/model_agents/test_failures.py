@@ -10,7 +10,7 @@ from agentkit.llm import LlmFunction, LlmWorker, NoModel, has_model, use_models
 from apps.model_agents import language_models
 from tests.model_agents.agents import handler_of
 from tests.model_agents.conftest import KEY
-from tests.model_agents.endpoint import Asking, Endpoint, Reply, breaks_off, hangs, refuses, says, sends
+from tests.model_agents.endpoint import Asking, Endpoint, Reply, breaks_off, calls, hangs, refuses, says, sends
 
 LATER = "Try again later."
 
@@ -142,3 +142,15 @@ async def test_without_a_model_settings_are_named(endpoint: Endpoint, settings, 
                     await ask
                 assert named in str(failed.value)
                 assert failed.value.code == "no_model"
+
+
+async def test_a_script_takes_its_model_from_the_environment(endpoint: Endpoint, monkeypatch):
+    for name, value in {"LLM_MODEL": "script-model", "LLM_BASE_URL": endpoint.url, "LLM_API_KEY": KEY}.items():
+        monkeypatch.setenv(name, value)
+    use_models(None)
+    try:
+        endpoint.replies = [calls(("final_result", {"response": 4}))]
+        assert await LlmFunction("Add.", int)(None, "2 and 2") == 4
+    finally:
+        use_models(language_models.build_model)
+    assert endpoint.requests[0]["model"] == "script-model"

@@ -166,3 +166,20 @@ async def test_a_skill_is_started_asked_about_or_refused(endpoint: Endpoint):
         endpoint.replies = [calls(("final_result", choice))]
         assert await skill_by_model()(testing.user_message("Go"), SKILLS) == decision
         assert "- travel: Travel. Books journeys." in endpoint.said()[0][1]
+
+
+class Box(BaseModel):
+    mood: Mood
+
+
+async def test_a_script_gives_values_of_any_type():
+    bad = Box(mood=Mood.BAD)
+    for output, given, value in (
+        (Box, bad, bad),
+        (Box, {"mood": "bad"}, bad),
+        (list[Box], [bad], [bad]),
+        (bool, True, True),
+    ):
+        assert await LlmFunction("Give.", output, model=scripted(lambda asked, given=given: given))(None, "x") == value
+    moods = scripted(lambda asked: {"mood": "bad" if asked.attempt == 3 else "huge"})
+    assert await LlmFunction("Give.", Box, model=moods)(None, "x") == bad

@@ -213,3 +213,16 @@ def test_policy_opens_declared_names_alone():
     names = [f"https://{'a' * 60}.{number}.example" for number in range(20)]
     with pytest.raises(mcp_apps.NoApp, match="4 kB"):
         mcp_apps.page_in("ui://a", page(_meta={"ui": {"csp": {"resourceDomains": names}}}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"mimeType": "text/html"}, {"mimeType": None}, {"text": None, "blob": "?"}, {"text": None, "blob": "/w=="}],
+)
+def test_page_is_utf_8_html_of_its_type(given: dict[str, object]):
+    with pytest.raises(mcp_apps.NoApp):
+        mcp_apps.page_in("ui://a", page(**given))
+    assert mcp_apps.page_in("ui://a", page())[0] == "<p>a"
+    assert mcp_apps.page_in("ui://a", page(text=None, blob="PHA+YQ=="))[0] == "<p>a"
+    with pytest.raises(mcp_apps.NoApp):
+        mcp_apps.page_in("ui://a", {})

@@ -288,3 +288,11 @@ async def test_a_stream_of_small_events_is_longer(piece):
     assert (await fetched_of(stream(piece * 1000), Limits(bytes=100)))[1] == piece * 1000
     with pytest.raises(TooLarge):
         await fetched_of(stream(piece * 1000), Limits(bytes=100, stream_bytes=500))
+
+
+async def test_unsendable_headers_are_not_repeated():
+    async with server(answer()) as at, open_exchange() as way:
+        with pytest.raises(Unreachable) as refused:
+            await fetched(at.url, way, {"Authorization": "canary "})
+    assert "canary" not in str(refused.value)
+    assert not refused.value.was_sent

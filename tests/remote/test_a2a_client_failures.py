@@ -247,3 +247,21 @@ async def test_answers_about_another_task_are_refused():
 
 
 # Any answer at all
+
+
+@pytest.mark.parametrize("data", [{"a": 2**60 + 1, "b": 2**60 + 2}, {"a": 10**399}])
+async def test_numbers_that_would_change_are_not_sent(data):
+    async with reached(answer(OLD_TASK), version="0.3", streams=False) as (peer, serving):
+        with pytest.raises(errors.Unsendable):
+            [one async for one in peer.send(said("hello", parts=[{"data": data}]))]
+    assert serving.requests == []
+
+
+async def test_subscriptions_by_get_are_tried_too():
+    async def only_get(request: bytes, writer: asyncio.StreamWriter) -> None:
+        bare = SSE + b"data: %b\n\n" % json.dumps(TASK).encode()
+        writer.write(bare if request.startswith(b"GET") else refused("405 Method Not Allowed"))
+
+    async with reached(only_get, binding="HTTP+JSON") as (peer, serving):
+        assert [one async for one in peer.subscribe("t-1")] == [TASK]
+    assert [request.split()[0] for request in serving.requests] == [b"POST", b"GET"]

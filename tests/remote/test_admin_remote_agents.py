@@ -7,6 +7,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents.models import Agent
 from apps.remote import registration
 from apps.remote.models import RemoteAgent
@@ -125,3 +126,20 @@ def test_an_agent_is_given_another_card(translator, admin_client):
     agent = Agent.objects.get()
     assert (agent.name, agent.access, agent.remote.origin) == ("Moved", "public", "https://agents.example:443")
     assert (agent.slug, agent.current_version.number, agent.remote.card_url) == ("translator", 2, "")
+
+
+def refresh(client, remote):
+    button = reverse("admin:remote_remoteagent_refresh", args=[remote.pk])
+    return client.get(client.post(button, {"_form_submitted": "True"})["HX-Redirect"])
+
+
+def test_operators_refresh_a_card(cards_at, translator, admin_client):
+    remote = translator.remote
+    assert "card is unchanged" in refresh(admin_client, remote).text
+    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
+    assert "was updated from its card" in refresh(admin_client, remote).text
+    cards_at.pages[WELL_KNOWN] = (500, {}, b"")
+    page = refresh(admin_client, remote)
+    assert page.text.count("status 500") == 2
+    told = AuditEntry.objects.filter(action=AuditAction.ADMIN_CHANGED, object_key=str(remote.pk))
+    assert told.count() == 3

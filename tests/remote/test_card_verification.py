@@ -16,7 +16,7 @@ from apps.agents import card_signatures, cards, identity, signing
 from apps.agents.models import Agent
 from apps.remote import card_verification, registration
 from apps.remote.errors import BadCard
-from tests.remote.card_server import WELL_KNOWN, card
+from tests.remote.card_server import WELL_KNOWN, card, old_card
 
 pytestmark = pytest.mark.django_db
 WRONG = "signature is wrong"
@@ -224,3 +224,13 @@ def test_only_trusted_cards_refresh_where_required(cards_at, publish, settings):
     unsigned.remote.save()
     cards_at.pages[WELL_KNOWN] = (304, {}, b"")
     assert registration.refresh_card(unsigned).outcome == "failed", "also one that was registered before"
+
+
+def test_old_and_incomplete_cards_are_verified_as_sent(publish, cards_at):
+    url = f"{cards_at.url}/a2a"
+    told = {"name": "A", "url": url, "skills": ["Tell jokes"], "capabilities": ["jokes"], "extra": 1}
+    for slug, one, change in (("one", told, {"extra": 2}), ("two", old_card(url), {"url": "https://evil.example/"})):
+        assert registration.register_remote(slug, url=publish(told=one)).remote.signature == "verified"
+        cards_at.pages[WELL_KNOWN] |= change
+        with pytest.raises(BadCard, match=WRONG):
+            registration.register_remote(f"{slug}-changed", url=cards_at.url)

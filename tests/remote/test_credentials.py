@@ -139,6 +139,12 @@ async def test_credentials_do_not_follow_a_changed_card(vault):
     agent = await database.run(approved, agent, other_kind)
     with pytest.raises(CredentialMissing, match="another kind"):
         await credentials.auth_for(agent, None)
+    login = [card(URL, {"login": oauth2_scheme(f"https://{name}.example.org/token")}, {"login": []}) for name in "ab"]
+    agent = await database.run(registered, login[0], "other")
+    await save(agent, "login", {"client_id": "parley", "client_secret": SECRET})
+    agent = await database.run(approved, agent, login[1])
+    with pytest.raises(CredentialMissing, match=r"for the tokens of https://a.example.org:443"):
+        await credentials.auth_for(agent, None)
 
 
 async def test_expired_and_erased_credentials_are_missing(ada, vault):
@@ -448,3 +454,25 @@ async def test_providers_say_where_tokens_are_on_their_server(guarded, endpoint)
             await call()
     assert issuer.asked == thief.asked == []
     assert at.requests == []
+
+
+async def test_tokens_of_other_processes_are_used_until_erased(guarded, ada):
+    issuer = Issuer()
+    async with behind(guarded, issuer) as (call, _):
+        early = [await credentials.auth_for(call.agent, None) for _ in range(2)]
+        await call()
+        assert await call(early[0]) == 200
+        await db.run(credentials.erase, call.agent, None, "login", ada)
+        with pytest.raises(CredentialMissing, match="taken back"):
+            await call(early[1])
+    assert len(issuer.issued) == 1
+
+
+async def test_odd_secrets_arrive_by_header_or_body(guarded):
+    odd = {"client_id": "a:b ü", "client_secret": "c%d+e €:"}
+    for by_header, requests in ((True, 1), (False, 2)):
+        issuer = Issuer(**odd)
+        issuer.by_header = by_header
+        async with behind(guarded, issuer, odd) as (call, _):
+            assert await call() == 200
+        assert len(issuer.asked) == requests

@@ -3,7 +3,9 @@
 import pytest
 from django.test import Client
 
+from agentkit import AuthRequired
 from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import ANONYMOUS
 from apps.credentials import requests
 from apps.credentials.models import CredentialRequest
 from apps.engine import accept
@@ -11,6 +13,7 @@ from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Event, Task
 from apps.remote.authentication import credentials
+from apps.remote.errors import CredentialMissing, Unauthorized
 from apps.remote.models import RemoteAgent, RemoteCredential
 from parley import db as database
 from tests.clients.calling import Caller
@@ -148,3 +151,16 @@ async def test_the_page_resumes_all_waiting_tasks(ada, bob, root, said, publishe
     await give(browse, root, link_of(tasks[2]))  # an operator, acting for Bob
     row = await RemoteCredential.objects.aget(user=bob)
     assert row.given_by_id == root.pk
+
+
+async def test_what_no_person_can_mend_is_no_question(ada, root, said):
+    agent = await database.run(registered, card(URL, SCHEMES, {"key": []}))
+    with pytest.raises(CredentialMissing) as missing:
+        await credentials.auth_for(agent, ada.pk)
+    assert await credentials.question_for(agent, ada.pk, missing.value) is None
+    assert await credentials.question_for(agent, ada.pk, Unauthorized("No.")) is None
+    await database.run(credentials.set_personal, agent, "key", True, root)
+    assert isinstance(await credentials.question_for(agent, ada.pk, Unauthorized("No.")), AuthRequired)
+    public = await database.run(lambda: vault(root, "key", slug="public", access="public"))
+    task = await told(ANONYMOUS, public, said)
+    assert (task.state, "Sign in" in str(task.status_message)) == ("rejected", True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from collections.abc import Iterator
 
 import pytest
 from django.db.models import F
 
+from apps.agents.registration import register_hosted
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion
+from apps.conversations.sessions.commands import switch_agent
 from apps.engine import worker
 from apps.record import models as rows
 from apps.record import notifications
@@ -370,3 +373,56 @@ async def test_a_fork_begins_a_remote_conversation_with_history(sdk, ada):
     begun = (await db.run(run_of, await other.ask("look once more"))).remote["contextId"]
     assert later["contextId"] == begun != before
     assert later["parts"] == [{"text": "look again"}]
+
+
+async def test_files_refused_inline_are_sent_as_links(agent, talk, client):
+    agent.tells("COMPLETED", "Thanks.")
+    agent.sent = in_turn(refusing(-32005), agent.sent)
+    sheet = {"raw": "YSxiCg==", "filename": "a b.csv", "mediaType": "text/csv"}
+    done = await talk.ask(parts=[{"text": "take"}, sheet])
+    assert done.state == "completed"
+    inline, linked = (message["parts"][1] for message in agent.sends)
+    assert inline == sheet
+    assert "raw" not in linked
+    path = linked["url"].partition("//")[2].partition("/")[2]
+    fetched = await db.run(client.get, f"/{path}")
+    assert fetched.content == b"a,b\n"
+    assert fetched["Content-Type"] == "text/csv"
+    forged = await db.run(client.get, f"/{path.replace('.1.', '.0.')}")
+    assert forged.status_code == 404
+
+
+async def test_a_lost_answer_is_sought_in_its_task(agent, talk):
+    agent.sent = in_turn(events({"task": task("INPUT_REQUIRED", "Which?")}), silence)
+    agent.is_at("INPUT_REQUIRED", "Which?")
+    asked = await talk.ask()
+    await talk.say("green", task=asked)
+    await until(lambda: len(agent.sends) == 2)
+    agent.is_at("COMPLETED", "Green it is.")
+    await asyncio.to_thread(worker.close_current_worker, 0.0)
+    done = await talk.settled(asked)
+    assert words(done) == "Green it is."
+    assert len(agent.sends) == 2
+
+
+async def test_what_other_agents_said_meanwhile_is_told_along(sdk, ada, echo):
+    counted = await sdk.ask("count 1")
+    other = Talk(ada, echo, sdk.context_id)
+    await db.run(switch_agent, ada.principal, counted.context_id, echo)
+    green = await other.ask("the colour is green")
+    await db.run(switch_agent, ada.principal, green.context_id, sdk.agent)
+    own, history = (await seen_by(sdk, "look again"))["parts"]
+    assert own == {"text": "look again"}
+    assert "User: the colour is green" in history["text"]
+    assert "count 1" not in history["text"]
+    assert (await seen_by(sdk, "look once more"))["parts"] == [{"text": "look once more"}], "nothing is told twice"
+
+
+async def test_files_of_another_agents_task_are_told_along(sdk, ada):
+    maker = await db.run(register_hosted, "maker", "tests.remote.peers.hosted:Acting")
+    made = await Talk(ada, maker).ask("file")
+    own, about, part = (await seen_by(sdk, "look here", referenceTaskIds=[str(made.pk)]))["parts"]
+    assert own == {"text": "look here"}
+    assert "delivered all.bin" in about["text"]
+    assert "It was: file" in about["text"]
+    assert (part["filename"], base64.b64decode(part["raw"])) == ("all.bin", peers.FILE)

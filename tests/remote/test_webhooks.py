@@ -10,6 +10,7 @@ import pytest
 
 from apps.accounts import quotas
 from apps.record import notifications
+from apps.remote.execution import webhooks
 from apps.remote.execution.webhooks import TOKEN_HEADER, webhook_config
 from parley.asgi import application
 
@@ -90,3 +91,13 @@ async def test_tokens_outlive_a_replaced_secret_key(agent, settings):
     assert (await agent.post(config["url"], headers=token(config))).status_code == 204
     settings.SECRET_KEY_FALLBACKS = []
     assert (await agent.post(config["url"], headers=token(config))).status_code == 404
+
+
+async def test_frequent_calls_are_merged_into_one(agent, nudged, monkeypatch):
+    monkeypatch.setattr(webhooks, "NUDGE_INTERVAL_SECONDS", 0.5)
+    chatty, other = webhook_config(uuid.uuid4()), webhook_config(uuid.uuid4())
+    for config in (*[chatty] * 5, other):
+        assert (await agent.post(config["url"], headers=token(config))).status_code == 204
+    heard = [await asyncio.wait_for(nudged.get(), 20) for _ in range(3)]
+    assert heard == [chatty["id"], other["id"], chatty["id"]]
+    assert nudged.empty()

@@ -151,3 +151,17 @@ def test_trace_leads_through_all_processes() -> None:
         assert {span.service["service.name"] for span in spans} == {"parley"}
         assert {span.service["deployment.environment.name"] for span in spans} == {"test"}
         assert {told["x-token"] for told in collector.headers} == {"abc"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("OTEL_TRACES_SAMPLER_ARG", "10%"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]
+)
+def test_impossible_values_are_refused_by_name(monkeypatch, name, value):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=name):
+        tracing.configure("1")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    tracing.configure("1")
+    assert not tracing.is_on()
