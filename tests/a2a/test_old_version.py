@@ -54,6 +54,13 @@ async def test_either_version_goes_on_with_a_task(worker, old_at, ada_at, asking
     assert facts[0] == facts[1]
 
 
+async def test_http_send_is_named_as_the_sdk_names_it(worker, old_rests, echo):
+    """By the field's own name, which ProtoJSON takes, too."""
+    sent = await old_rests("echo").ask("POST", "v1/message:send", {"request": told("hi")})
+    assert (sent.status, sent.body["task"]["history"][0]["content"]) == (200, [{"text": "hi"}])
+    assert (await old_rests("echo").ask("POST", "v1/message:send", {"request": 5})).fields == ["request"]
+
+
 async def test_old_files_are_base64_once_or_twice(worker, old_rests, ada_at, echo):
     """The SDK of 0.3 encodes twice."""
     content = base64.b64encode(bytes(range(256))).decode()
