@@ -145,6 +145,8 @@ ADAS_MESSAGE = "ADAS-MESSAGE"
 
 ENVELOPES = (
     enveloped("a batch", [rpc_with(), rpc_with()]),
+    enveloped("null", None),
+    enveloped("a fraction as id", rpc_with(id=1.5), rest_fields=["message"]),
     enveloped("an empty object", {}, rest_fields=["message"]),
     enveloped("no id", {"jsonrpc": "2.0", "method": "GetTask", "params": {}}, rest_fields=["message"]),
     enveloped("half a surrogate pair as id", rpc_with(id="\ud800"), rest_fields=["message"]),

@@ -88,6 +88,8 @@ WRONG = {
     "deep nesting": (head() + b"[" * 5000 + b"]" * 5000, "nested"),
     "neither result nor error": (head() + b'{"jsonrpc": "2.0", "id": 1}', "neither"),
     "a result of another shape": (answer({"task": "t-1"}), "form|without an id"),
+    "nothing of the four": (answer({}), "exactly one"),
+    "a task without a state": (answer({"task": {"id": "t-1"}}), "without a state"),
     "two of the four": (answer({"task": task(), "message": {"messageId": "m", "parts": []}}), "form|exactly one"),
     "a task without an id": (answer({"task": {"status": {"state": "TASK_STATE_WORKING"}}}), "without an id"),
     "a huge id": (answer({"task": task() | {"id": "t" * 10_000}}), "cannot be kept"),

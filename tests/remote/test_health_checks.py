@@ -16,10 +16,12 @@ from apps.remote.probes import Finding
 from parley import db as database
 from parley import outbound
 from parley.db import sql
-from tests.outbound.receiving import server
+from tests.engine.delegating import until
+from tests.outbound.receiving import answer, server
 from tests.remote import scripted
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.registered import remote_agent
+from tests.work.hand import work_off
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
@@ -208,3 +210,22 @@ async def test_unanswered_probes_count_as_failed_calls(settings):
         assert [one.kind for one in await look(remote, "hello")] == ["address"]
         released.set()
     assert await database.run(Breaker.objects.filter(agent=agent, openings=1).exists)
+
+
+async def test_hung_agents_hold_up_nobody(settings):
+    settings.REMOTE_CHECK_TIMEOUT = 1.0
+    released = asyncio.Event()
+    async with server(lambda *_: released.wait()) as stuck, server(answer(b"", "405 Method Not Allowed")) as well:
+        for number in range(4):
+            await database.run(remote_agent, f"stuck-{number}", stuck.url)
+        for number in range(2):
+            await database.run(remote_agent, f"well-{number}", well.url)
+        checking = asyncio.create_task(work_off(health_checks.ROUNDS))
+        await until(lambda: Check.objects.filter(ok=True).count() == 2)
+        assert len(well.requests) == 2
+        assert await database.run(Check.objects.filter(ok=False).count) == 0
+        await until(lambda: Agent.objects.filter(slug__startswith="stuck", health="degraded").count() == 4)
+        released.set()
+        await checking
+    assert await database.run(Check.objects.filter(ok=False, error__contains="in time").count) == 4
+    assert await database.run(Agent.objects.filter(slug__startswith="well", health="ok").count) == 2
