@@ -151,7 +151,9 @@ CONFIG_FIELD = "pushNotificationConfig"  # in JSON-RPC's form
 def upgrade_send(params: Any, form: Form) -> JSON:
     """MessageSendParams. Raises InvalidParams."""
     fields = _param_fields(params)
-    message, configuration = fields.object("message"), fields.object("configuration")
+    # `Message request = 1 [json_name = "message"]`: ProtoJSON takes both names, and the SDK's client sends the first.
+    message = fields.object("message" if form.has_kinds or "message" in params else "request")
+    configuration = fields.object("configuration")
     sent: JSON = {
         "message": _upgrade_message(message, form) if message else None,
         "configuration": _upgrade_configuration(configuration, form) if configuration else None,

@@ -9,13 +9,13 @@ from django.contrib.auth.models import Group
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from parley.asgi import application
 from tests.a2a import agents
 from tests.a2a.calling import Caller
 from tests.a2a.old_calling import OldCaller, OldResource
 from tests.a2a.resting import Resource
 from tests.a2a.strictness import strict_clients, strict_operations
-from tests.a2a.talking import Talking, client
-from tests.stack import Stack
+from tests.remote.scripted import serving_app
 
 ECHO = "examples.agents.echo:Echo"
 
@@ -103,9 +103,11 @@ def quiet(db: None) -> Agent:
 
 
 @pytest.fixture
-def talk(server: Stack) -> Talking:
-    """The SDK's client as the demo user, on a server with real workers."""
-    return lambda slug, key=server.demo_key, **options: client(server.url, slug, key, **options)
+def served(worker: None, settings: Any) -> Iterator[str]:
+    """The address of a web server with this process's application and workers."""
+    with serving_app(application) as url:
+        settings.PUBLIC_BASE_URL = url.rstrip("/")
+        yield settings.PUBLIC_BASE_URL
 
 
 @pytest.fixture

@@ -2,22 +2,18 @@
 
 import datetime
 
-import httpx
 import pytest
 
 from apps.accounts import quotas
 from apps.accounts.models import ApiKey
-from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE
 from apps.agents.models import Agent
-from apps.record.models import Context, Task
+from apps.record.models import Task
 from parley import db
-from parley.asgi import application
 from tests.a2a.agents import steps
 from tests.a2a.calling import Caller, message
 from tests.a2a.resting import Resource
 from tests.clients.calling import Caller as Client
-from tests.members import member
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,7 +35,7 @@ async def issued(user, **fields):
 
 @pytest.fixture
 def refused(ada):
-    good, text = ApiKey.issue(ada, "good")
+    text = ApiKey.issue(ada, "good")[1]
     expired = ApiKey.issue(ada, "expired", lifetime=datetime.timedelta(seconds=-1))[1]
     revoked, revoked_text = ApiKey.issue(ada, "revoked")
     revoked.revoke()
@@ -47,12 +43,8 @@ def refused(ada):
         "an expired key": f"Bearer {expired}",
         "a revoked key": f"Bearer {revoked_text}",
         "a wrong secret": f"Bearer {text[:-1]}{'a' if text[-1] != 'a' else 'b'}",
-        "no secret": f"Bearer parley_{good.prefix}_",
-        "a key of another make": "Bearer sk-12345",
         "odd characters": "Bearer parley_%00'\"_ü",
         "another scheme": f"Basic {text}",
-        "no scheme": text,
-        "no key": "Bearer ",
     }
 
 
@@ -96,17 +88,6 @@ async def test_key_does_what_its_scopes_allow(worker, ada, echo):
         await issued(ada, scopes=["tasks:sing"])
 
 
-async def test_viewers_read_tasks_and_send_nothing(worker, ada, bob, echo):
-    await db.run(member, bob, ada, Role.VIEWER)
-    calls = Caller("echo", await issued(bob, workspace_id=ada.personal_workspace.pk))
-    assert (await calls.call("ListTasks", {})).result["tasks"] == []
-    refused = await calls.send(message("hello"))
-    assert (refused.status, "Member" in refused.error["message"]) == (403, True)
-    assert not await Context.objects.aexists()
-    await db.run(member, bob, ada, Role.MEMBER)
-    assert "result" in (await calls.send(message("hello"))).body
-
-
 def seen(answer):
     return answer.status, getattr(answer, "content", None) or {**answer.body, "id": None}
 
@@ -124,9 +105,6 @@ async def test_limited_key_knows_its_agents_alone(worker, ada, ada_key, ada_at, 
     sessions = [(await one.get("/sessions")).body["items"] for one in (limited, everything)]
     [hidden] = {one["id"] for one in sessions[1]} - {one["id"] for one in sessions[0]}
     assert seen(await limited.get(f"/sessions/{hidden}")) == seen(await limited.get(f"/sessions/{NOBODY}"))
-    assert [one["slug"] for one in (await limited.get("/agents")).body["items"]] == ["echo"]
-    begun, missing = [await limited.post("/sessions", {"agent": slug}) for slug in ("hello", "nobody")]
-    assert (begun.status, begun.code) == (missing.status, missing.code)
     await Agent.objects.filter(pk=echo.pk).aupdate(slug="renamed")
     assert (await limited.get("/agents")).body["items"] == []
 
@@ -160,25 +138,10 @@ async def test_caller_over_its_quota_must_wait(ada_at, ada_key, bob_at, echo, se
     assert (await bob_at("echo").call(*ASKING)).code == -32001
 
 
-async def test_anonymous_callers_share_their_addresss_quota(anybody_at, ada_at, public_echo, settings):
-    settings.ANONYMOUS_REQUESTS_PER_MINUTE = 2
-    await anybody_at("open-echo").call(*ASKING)
-    assert (await Caller("open-echo", "parley_000000000000_wrong").call(*ASKING)).status == 401
-    check_refused(await anybody_at("open-echo").call(*ASKING))
-    assert (await ada_at("open-echo").call(*ASKING)).code == -32001
-    transport = httpx.ASGITransport(application, client=("192.0.2.7", 0))
-    asked = {"jsonrpc": "2.0", "id": 1, "method": ASKING[0], "params": ASKING[1]}
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as elsewhere:
-        answer = await elsewhere.post("/a2a/open-echo", json=asked, headers={"A2A-Version": "1.0"})
-    assert answer.json()["error"]["code"] == -32001
-
-
 async def test_streams_over_the_limit_never_begin(worker, ada_at, ada_key, stepping, settings):
     settings.STREAMS_PER_CALLER = 1
     calls, rest = ada_at("stepping"), Resource("stepping", ada_key)
-    for _ in range(3):  # what is refused takes no room
-        assert (await calls.call("SubscribeToTask", {"id": "a"})).reason == "TASK_NOT_FOUND"
-        assert (await calls.call("SendStreamingMessage", {})).code == -32602
+    assert (await calls.call("SendStreamingMessage", {})).code == -32602, "what is refused takes no room"
     stream = calls.stream("SendStreamingMessage", {"message": message("1")})
     task = (await anext(stream))[1]["task"]["id"]
     check_refused(await calls.call("SubscribeToTask", {"id": task}))

@@ -1,17 +1,13 @@
 """Our extension: feedback on tasks; listing and clearing conversations."""
 
-import asyncio
 import base64
-from contextlib import aclosing
 
 import pytest
 from django.conf import settings
 from django.urls import reverse
 
 from apps.agents.models import Agent
-from apps.engine.send import wait_until_settled
-from apps.record import ledger, projection, wire
-from apps.record.errors import TaskNotFound
+from apps.record import ledger, projection
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Artifact, Blob, Context, Event, Message, Task
@@ -62,8 +58,6 @@ async def test_card_declares_extensions_with_their_pages(async_client, ada_at, e
     for path in ("/ext/conversations/v2", "/ext/nothing/v1"):
         assert (await async_client.get(path)).status_code == 404
     assert await listed(ada_at("echo")) == {"contexts": [], "nextPageToken": ""}, "it need not be named"
-    answer = await ada_at("echo").call("contexts/list", {}, {"A2A-Extensions": URI})
-    assert answer.headers["A2A-Extensions"] == URI
 
 
 async def test_feedback_is_kept_and_changes_no_row(worker, ada_at, echo):
@@ -72,9 +66,9 @@ async def test_feedback_is_kept_and_changes_no_row(worker, ada_at, echo):
     for one in given:
         assert (await ada_at("echo").call("tasks/feedback", {"taskId": task["id"], **one})).result == {}
     for field, wrong in (
-        *(("rating", {"rating": one}) for one in (None, 0, 6, 4.5, "good", True)),
+        ("rating", {"rating": 6}),
+        ("rating", {"rating": True}),
         ("feedback", {"rating": 1, "feedback": 5}),
-        ("feedback", {"rating": 1, "feedback": "x" * 10_001}),
         ("metadata", {"rating": 1, "metadata": []}),
     ):
         assert (await ada_at("echo").call("tasks/feedback", {"taskId": task["id"], **wrong})).fields == [field], wrong
@@ -83,20 +77,6 @@ async def test_feedback_is_kept_and_changes_no_row(worker, ada_at, echo):
     assert [(str(event.task_id), event.payload) for event in events] == [(task["id"], one) for one in given]
     assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result == task
     assert await db.run(projection.differences, events[0].context_id) == []
-
-
-async def test_busiest_conversations_come_first(worker, ada_at, anybody_at, echo, public_echo, greeting):
-    for place in ("a", "b", "c", "a"):
-        await sent(ada_at("echo"), contextId=place)
-    await ada_at("greeting").send(message("hi", contextId="elsewhere"))
-    page = await listed(ada_at("echo"))
-    assert [(one["contextId"], one["taskCount"]) for one in page["contexts"]] == [("a", 2), ("c", 1), ("b", 1)]
-    times = [one["lastUpdated"] for one in page["contexts"]]
-    assert (times, page["nextPageToken"]) == (sorted(times, reverse=True), "")
-    [talk] = (await listed(ada_at("greeting")))["contexts"]
-    assert (talk["contextId"], talk["taskCount"]) == ("elsewhere", 0)
-    await sent(anybody_at("open-echo"))
-    assert await names_of(anybody_at("open-echo")) == [], "nobody in particular lists nothing"
 
 
 async def test_page_tokens_are_of_one_list_alone(ada_at, bob_at, quiet, echo):
@@ -149,34 +129,17 @@ async def test_cleared_conversation_is_gone_but_its_log(conversation, ada_at):
     assert await db.run(projection.differences, context.pk) == []
 
 
-async def test_clearing_cancels_and_tells_who_waits(worker, ada_at, stepping):
-    caller = ada_at("stepping")
-    async with aclosing(caller.stream("SendStreamingMessage", {"message": message("3", contextId="gone")})) as events:
-        task = (await anext(events))[1]["task"]
-        row = await db.run(Task.objects.get, pk=task["id"])
-        waiting = asyncio.create_task(wait_until_settled(row.context_id, row.pk, 1, wire.load_task))
-        assert await cleared(caller, "gone") == {}
-        rest = [response async for _, response in events]
-    assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
-    with pytest.raises(TaskNotFound):
-        await waiting
-    assert not await db.run(Run.objects.exists)
-
-
-async def test_cleared_id_begins_another_conversation(conversation, ada_at, greeting):
+async def test_cleared_id_begins_another_conversation(conversation, ada_at):
     await cleared(ada_at("echo"), "gone")
     again = await sent(ada_at("echo"), "anew", contextId="gone")
     assert [text_of(said) for said in again["history"]] == ["anew", "anew"]
     shown = [(one["contextId"], one["taskCount"]) for one in (await listed(ada_at("echo")))["contexts"]]
     assert shown == [("gone", 1), ("stays", 1)]
     assert await db.run(lambda: Task.objects.get(pk=again["id"]).references) == []
-    for slug in ("echo", "greeting"):
-        same = message("hi", contextId="talk")
-        await ada_at(slug).send(same)
-        await cleared(ada_at(slug), "talk")
-        assert (await ada_at(slug).send(same)).fields == ["messageId"], "what was sent there does not run again"
-    never = await ada_at("echo").call("contexts/clear", {"contextId": "never"})
-    assert (await ada_at("greeting").call("contexts/clear", {"contextId": "talk"})).body == never.body
+    same = message("hi", contextId="talk")
+    await ada_at("echo").send(same)
+    await cleared(ada_at("echo"), "talk")
+    assert (await ada_at("echo").send(same)).fields == ["messageId"], "what was sent there does not run again"
     assert (await ada_at("echo").call("contexts/clear", {})).fields == ["contextId"]
 
 

@@ -34,22 +34,6 @@ async def test_tenant_names_the_agent(worker, door, echo, hello):
     assert "task" in events[0][1]
 
 
-async def test_task_is_not_found_at_another_tenant(door, echo, hello):
-    rpc, rest = door
-    sent = {"message": message(), "configuration": {"returnImmediately": True}}
-    task = (await rpc.call("SendMessage", {"tenant": "echo", **sent})).result["task"]["id"]
-    assert (await rest.ask("GET", f"tasks/{task}?tenant=hello")).reason == "TASK_NOT_FOUND"
-    assert (await rest.ask("GET", "tasks?tenant=hello")).body["tasks"] == []
-    body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"tenant": "echo"}}
-    for path in ("/a2a", "/a2a/"):
-        assert [one["id"] for one in (await rpc.post(body, path=path)).result["tasks"]] == [task]
-    assert (await rest.ask("GET", "tasks/?tenant=echo")).status == 200
-    for params in ({}, {"tenant": ""}, {"tenant": None}):
-        answer = await rpc.call("GetTask", params)
-        assert (answer.code, answer.fields, "Name the agent" in answer.error["message"]) == (-32602, ["tenant"], True)
-    assert (await rest.ask("POST", "message:send", {"message": message()})).fields == ["tenant"]
-
-
 async def test_door_lists_all_visible_tasks(door, anybody_at, echo, quiet):
     rpc, rest = door
     now = {"configuration": {"returnImmediately": True}}
@@ -65,7 +49,7 @@ async def test_door_lists_all_visible_tasks(door, anybody_at, echo, quiet):
     ]
     assert (found[0]["metadata"]["agentName"], page["totalSize"]) == ("Echo", 3)
     assert (await anybody_at("").call("ListTasks", {})).result["tasks"] == []
-    for filters, number in (({"contextId": "echo"}, 2), ({"contextId": "no"}, 0), ({"status": "TASK_STATE_FAILED"}, 0)):
+    for filters, number in (({"contextId": "echo"}, 2), ({"status": "TASK_STATE_FAILED"}, 0)):
         assert (await rpc.call("ListTasks", filters)).result["totalSize"] == number
 
 
@@ -83,13 +67,6 @@ async def test_router_answers_without_a_tenant(worker, door, anybody_at):
     assert (await rpc.call("GetTask", {})).fields == ["tenant"]
 
 
-async def test_anonymous_callers_use_open_agents(worker, anybody_at, echo, public_echo):
-    refused = await Resource("").ask("GET", "tasks?tenant=echo")
-    assert (refused.status, 'realm="parley"' in refused.headers["WWW-Authenticate"]) == (401, True)
-    sent = await anybody_at("").call("SendMessage", {"tenant": "open-echo", "message": message()})
-    assert sent.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
 async def card(client, **headers):
     return await client.get(CARD, headers=headers)
 
@@ -104,10 +81,6 @@ async def test_platform_card_shows_every_visible_agent(async_client, echo, publi
     assert [skill.id for skill in shown.skills] == ["echo/echo", "open-echo/echo"]
     assert "club" not in first.content.decode()
     first = await card(async_client)
-    assert first["Cache-Control"] == "public, max-age=300"
-    for since in ({"If-None-Match": first["ETag"]}, {"If-Modified-Since": first["Last-Modified"]}):
-        assert (await card(async_client, **since)).status_code == 304
-    assert (await async_client.post(CARD)).status_code == 405
     await database.run(register_hosted, "router", ECHO)
     new = await card(async_client, **{"If-None-Match": first["ETag"]})
     interfaces = new.json()["supportedInterfaces"]
@@ -118,28 +91,9 @@ async def test_platform_card_shows_every_visible_agent(async_client, echo, publi
     assert (response.status_code, response.json()["error"]["status"]) == (404, "NOT_FOUND")
 
 
-async def test_platform_card_asks_for_needed_keys(async_client, echo, public_echo, quiet):
-    await database.run(lambda: Agent.objects.filter(pk=public_echo.pk).update(listed=False))
-    shown = (await card(async_client)).json()
-    assert [skill["id"] for skill in shown["skills"]] == ["echo/echo", "quiet/echo"], "those that are listed"
-    scopes = {"list": ["tasks:read", "tasks:write"]}
-    assert shown["securityRequirements"] == [{"schemes": {name: scopes}} for name in shown["securitySchemes"]]
-    assert shown["capabilities"]["streaming"] is False, "what every agent does"
-    await database.run(quiet.delete)
-    await database.run(register_hosted, "opened", ECHO, access=Agent.Access.PUBLIC)
-    shown = (await card(async_client)).json()
-    assert "securityRequirements" not in shown
-    assert set(shown["securitySchemes"]) == {"apiKey", "oauthCode", "oauthDevice", "oauthClient"}
-    assert ["securityRequirements" in skill for skill in shown["skills"]] == [True, False]
-    assert shown["capabilities"]["streaming"] is True
-    await database.run(echo.delete)
-    assert "securitySchemes" not in (await card(async_client)).json()
-
-
-@pytest.mark.parametrize("name", ["agent-card.json", "agent.json"])
-async def test_path_without_the_agent_has_no_card(ada_at, echo, club, name):
+async def test_path_without_the_agent_has_no_card(ada_at, echo, club):
     """Resolved by RFC 3986, `.well-known/agent-card.json` of `/a2a/echo` is not the front door's."""
-    wrong = await ada_at("echo").client.get(f"/a2a/.well-known/{name}")
+    wrong = await ada_at("echo").client.get("/a2a/.well-known/agent-card.json")
     told = wrong.json()["error"]
     assert (wrong.status_code, told["status"]) == (404, "NOT_FOUND")
     assert "http://127.0.0.1:8000/a2a/echo/" in told["message"]

@@ -2,14 +2,9 @@
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
-from apps.agents.models import Agent, AgentStats
+from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
-from apps.engine import accept
-from apps.routing import ranking
 from parley import db
 from tests.a2a.resting import Resource
 
@@ -60,17 +55,6 @@ async def test_ranked_agents_score_what_they_score_alone(ada_asks, ada_key, coun
             assert (await ada_asks(about["agent"], {"task_summary": summary})).body == one
 
 
-async def test_negotiation_needs_no_version(ada_asks, ada_key, echo):
-    assert (await ada_asks("echo", address="negotiation/")).status == 200
-    for version in ("", "0.3", "1.0"):
-        assert (await Resource("echo", ada_key, version).ask("POST", "negotiation", ASKED)).status == 200
-    for kind in ("application/a2a+json", "application/json"):
-        assert (await ada_asks("echo", content_type=kind)).headers["Content-Type"] == kind
-    uri = "http://127.0.0.1:8000/ext/negotiation/v1"
-    assert (await ada_asks("echo", headers={"A2A-Extensions": uri})).headers["A2A-Extensions"] == uri
-    assert "A2A-Extensions" not in (await ada_asks("echo")).headers
-
-
 async def test_closed_agents_never_show(ada, ada_asks, echo, public_echo):
     lab = await Group.objects.acreate(name="Lab")
     secret = await db.run(make_agent, "secret", access=Agent.Access.GROUPS)
@@ -86,47 +70,20 @@ async def test_closed_agents_never_show(ada, ada_asks, echo, public_echo):
     assert {one["agent"] for one in (await ada_asks("")).body["agents"]} == {"echo", "open-echo", "secret"}
 
 
-async def test_changes_of_the_registry_count_at_once(ada_asks, echo):
-    await db.run(make_agent, "router")  # ranks and is not ranked
-    asked = {"task_summary": "paint a zebra"}
-    assert [one["skill_matches"] for one in (await ada_asks("", asked)).body["agents"]] == [[]]
-    painter = await db.run(make_agent, "zebra")
-    assert [one["agent"] for one in (await ada_asks("", asked)).body["agents"]] == ["zebra", "echo"]
-    painter.skills = [{"id": "s", "name": "Horses", "description": "Horses alone.", "tags": ["horse"]}]
-    await db.run(painter.save)
-    assert (await ada_asks("zebra", asked)).body["skill_matches"] == []
-    await db.run(painter.delete)
-    assert [one["agent"] for one in (await ada_asks("", asked)).body["agents"]] == ["echo"]
-
-
-async def test_latency_and_queue_count(ada, ada_asks, echo, said):
-    await db.run(AgentStats.objects.create, agent=echo, took_p50=0.3, waited_p50=0.1, updated_at=timezone.now())
-    for depth in range(3):
-        body = (await ada_asks("echo", ASKED | {"max_latency_ms": 1600})).body
-        assert (body["latency_estimate_ms"], body["queue_depth"]) == (400, depth)
-        assert (body["subscores"]["performance"], body["subscores"]["load"]) == (0.75, round(1 / (1 + depth), 4))
-        await db.run(accept.accept, ada.principal, echo, said())
-    refused = (await ada_asks("echo", ASKED | {"max_latency_ms": 199})).body
-    assert (refused["accepted"], refused["rejection_reason"]) == (False, "latency_exceeds_constraint")
-
-
 WRONG = {
-    "task_summary": [{}, *({"task_summary": one} for one in ("", "  ", 5, "x" * 10_001, "a\0"))],
-    "task_details": [{"task_details": []}, {"task_details": "x" * 10_001}],
+    "task_summary": [{}, {"task_summary": "  "}, {"task_summary": "x" * 10_001}, {"task_summary": "a\0"}],
+    "task_details": [{"task_details": []}],
     "input_mime_types": [{"input_mime_types": "text/plain"}, {"input_mime_types": ["text/plain"] * 101}],
-    "input_mime_types[1]": [
-        {"input_mime_types": ["text/plain", one]} for one in ("text", "text/", "a b/c", 5, "*/png")],
-    "output_mime_types[0]": [{"output_mime_types": [None]}],
-    "max_latency_ms": [{"max_latency_ms": one} for one in (0, -1, 1.5, "soon", True, 2**31)],
-    "max_cost_amount": [{"max_cost_amount": one} for one in (-0.1, "much", True, [], 10**399)],
+    "input_mime_types[1]": [{"input_mime_types": ["text/plain", one]} for one in ("text", 5, "*/png")],
+    "max_latency_ms": [{"max_latency_ms": one} for one in (0, 1.5, "soon", True, 2**31)],
+    "max_cost_amount": [{"max_cost_amount": one} for one in (-0.1, "much", True, 10**399)],
     "required_tools": [{"required_tools": "search"}],
-    "required_tools[0]": [{"required_tools": [one]} for one in (5, "a\nb", "x" * 201)],
     "forbidden_tools[0]": [{"forbidden_tools": [{}]}],
-    "min_score": [{"min_score": one} for one in (-0.1, 1.1, "half", False)],
-    "weights": [{"weights": one} for one in ([], 1, dict.fromkeys(("skill", "io", "performance", "load", "cost"), 0))],
-    "weights.skill": [{"weights": {"skill": one}} for one in (-1, "x", 2_000_000, True)],
+    "min_score": [{"min_score": one} for one in (-0.1, 1.1, "half")],
+    "weights": [{"weights": one} for one in ([], dict.fromkeys(("skill", "io", "performance", "load", "cost"), 0))],
+    "weights.skill": [{"weights": {"skill": one}} for one in (-1, "x")],
     "weights.skil": [{"weights": {"skil": 1}}],
-}  # fmt: skip
+}
 
 
 async def test_unusable_fields_are_named(ada_asks, echo, subtests):
@@ -145,15 +102,3 @@ async def test_unusable_fields_are_named(ada_asks, echo, subtests):
         assert (await ada_asks("echo", ASKED | usable)).status == 200, usable
     assert (await ada_asks("echo", {"taskSummary": "hi", "minScore": 1})).body["rejection_reason"]
     assert (await ada_asks("echo", {"taskSummary": "hi", "task_summary": "hi"})).status == 400
-
-
-def test_ranking_takes_two_queries(ada, echo):
-    counts = []
-    for more in (2, 20):
-        for number in range(more):
-            make_agent(f"of-{more}-{number}")
-        ranking.usable_agents(ada.principal)
-        with CaptureQueriesContext(connection) as captured:
-            _, measured = ranking.usable_agents(ada.principal)
-        counts.append((len(captured), len(measured)))
-    assert counts == [(2, 3), (2, 23)]

@@ -1,18 +1,14 @@
 """Lists of tasks, and the number of queries of each operation, which does not grow with the data."""
 
-import asyncio
 import datetime
 import json
 
 import pytest
 from django.db import connection
-from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
-from apps.a2a import authentication
 from apps.a2a.requests import ListTasksRequest
 from apps.a2a.tasks import accepted_snapshot, find_task, list_tasks
-from apps.agents.models import CLOSED, Agent, AgentNotFound
 from apps.agents.registration import register_hosted
 from apps.engine import send
 from apps.installation import current as installation
@@ -22,6 +18,7 @@ from benchmarks.rows import PER_CONTEXT, make_tasks
 from examples.showcase import DEMO
 from parley import db
 from tests.a2a.calling import message, text_of
+from tests.clients import telling
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database is asked in its own way")]
 
@@ -34,28 +31,8 @@ def counted(function, *args):
 
 
 @pytest.fixture
-async def tasks(worker, ada_at, echo):
-    sent = await asyncio.gather(*(ada_at("echo").send(message(str(n), contextId="one")) for n in range(12)))
-    return [one.result["task"]["id"] for one in sent]
-
-
-async def test_admitting_callers_takes_few_queries(ada_key, ada_at, bob, echo, public_echo):
-    """A hidden agent takes as many as one that there is not."""
-    await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, once a minute
-    asked = RequestFactory().get("/")
-    assert await db.run(counted, authentication.authenticate, f"Bearer {ada_key}", "echo", asked) == 1
-    assert await db.run(counted, authentication.authenticate, "", "open-echo", asked) == 1
-
-    def refused(authorization, slug):
-        with pytest.raises(AgentNotFound):
-            authentication.authenticate(authorization, slug, asked)
-
-    elsewhere = {"owner": bob, "workspace": bob.personal_workspace}
-    for authorization in ("", f"Bearer {ada_key}"):
-        absent = await db.run(counted, refused, authorization, "absent")
-        for access in CLOSED:
-            await Agent.objects.filter(pk=echo.pk).aupdate(access=access, **elsewhere)
-            assert await db.run(counted, refused, authorization, "echo") == absent, access
+def tasks(ada, echo):
+    return [str(telling.finished(ada, echo, contextId="one").task) for _ in range(12)]
 
 
 async def test_queries_do_not_grow_with_the_data(tasks, ada, bob, echo, monkeypatch):
@@ -103,11 +80,9 @@ async def ids(caller, **params):
 
 
 @pytest.fixture
-async def seven(worker, ada_at, echo):
+def seven(ada, echo):
     """Seven finished tasks of Ada's, the newest first; the last three share a context."""
-    places = ["a", "a", "a", "a", "b", "b", "b"]
-    sent = [(await ada_at("echo").send(message(str(n), contextId=place))).result for n, place in enumerate(places)]
-    return [one["task"]["id"] for one in reversed(sent)]
+    return [str(telling.finished(ada, echo, contextId=place).task) for place in "aaaabbb"][::-1]
 
 
 async def pages_of(caller, size):
@@ -125,31 +100,25 @@ async def pages_of(caller, size):
 
 
 async def test_pages_follow_without_gap_or_repetition(seven, ada_at):
-    for size in (1, 3, 7, 8):
+    for size in (3, 7):
         assert await pages_of(ada_at("echo"), size) == seven, size
     first = await listed(ada_at("echo"), pageSize=4)
+    await ada_at("echo").send(message("new"), returnImmediately=True)
+    second = await listed(ada_at("echo"), pageSize=4, pageToken=first["nextPageToken"])
+    assert [task["id"] for task in first["tasks"] + second["tasks"]] == seven, "a new task disturbs no page"
+    await Task.objects.exclude(pk__in=seven).adelete()
     tasks = [task async for task in Task.objects.all()]
     for task in tasks:
         task.status_at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     await Task.objects.all().adelete()  # finished tasks do not change
     await Task.objects.abulk_create(tasks)
     assert sorted(await pages_of(ada_at("echo"), 1)) == sorted(seven), "of the same moment"
-    assert [task["id"] for task in first["tasks"]] == seven[:4]
-
-
-async def test_new_task_disturbs_no_page(seven, ada_at):
-    first = await listed(ada_at("echo"), pageSize=4)
-    await ada_at("echo").send(message("new"))
-    second = await listed(ada_at("echo"), pageSize=4, pageToken=first["nextPageToken"])
-    assert [task["id"] for task in first["tasks"] + second["tasks"]] == seven
-    assert second["totalSize"] == 8
 
 
 async def test_list_is_filtered_by_context_state_time(seven, ada_at):
     assert await ids(ada_at("echo"), contextId="b") == seven[:3]
     assert (await listed(ada_at("echo"), contextId="b", pageSize=1))["totalSize"] == 3
-    assert await ids(ada_at("echo"), contextId="never used") == []
-    for status in ("TASK_STATE_COMPLETED", 3, "TASK_STATE_UNSPECIFIED"):
+    for status in (3, "TASK_STATE_UNSPECIFIED"):
         assert await ids(ada_at("echo"), status=status) == seven
     assert await ids(ada_at("echo"), status="TASK_STATE_FAILED") == []
     third = (await listed(ada_at("echo")))["tasks"][2]["status"]["timestamp"]
@@ -161,14 +130,13 @@ async def test_list_is_filtered_by_context_state_time(seven, ada_at):
 async def test_page_token_is_good_for_its_list_alone(seven, ada_at, bob_at, quiet, subtests):
     token = (await listed(ada_at("echo"), pageSize=2, contextId="a"))["nextPageToken"]
     assert await ids(ada_at("echo"), pageSize=1, contextId="a", pageToken=token) == [seven[5]]
+    given = {"contextId": "a", "pageToken": token}
     misuses = {
-        "another filter": (ada_at("echo"), {"contextId": "b", "pageToken": token}),
         "no filter": (ada_at("echo"), {"pageToken": token}),
-        "one filter more": (ada_at("echo"), {"contextId": "a", "status": "TASK_STATE_FAILED", "pageToken": token}),
-        "another caller": (bob_at("echo"), {"contextId": "a", "pageToken": token}),
-        "another agent": (ada_at("quiet"), {"contextId": "a", "pageToken": token}),
-        "a letter more": (ada_at("echo"), {"contextId": "a", "pageToken": token + "x"}),
-        "a part of it": (ada_at("echo"), {"contextId": "a", "pageToken": token[3:]}),
+        "one filter more": (ada_at("echo"), {**given, "status": "TASK_STATE_FAILED"}),
+        "another caller": (bob_at("echo"), given),
+        "another agent": (ada_at("quiet"), given),
+        "a letter more": (ada_at("echo"), {**given, "pageToken": token + "x"}),
     }
     for name, (caller, params) in misuses.items():
         with subtests.test(name):
@@ -197,10 +165,8 @@ MANY = 4000
 INDEXES = {
     "no filter": ("tasks_of_an_owner", {}),
     "a context": ("tasks_of_a_context_by_status", {"context_id": "of the newest"}),
-    "a state that most have": ("tasks_of_an_owner", {"status": TaskState.COMPLETED.wire}),
     "a state that few have": ("tasks_of_an_owner_by_state", {"status": TaskState.FAILED.wire}),
     "a state that none has": ("tasks_of_an_owner_by_state", {"status": TaskState.WORKING.wire}),
-    "a time long ago": ("tasks_of_an_owner", {"status_timestamp_after": "2026-01-01T00:00:00Z"}),
     "a time just now": ("tasks_of_an_owner", {"status_timestamp_after": "2026-01-01T01:00:00Z"}),
 }
 

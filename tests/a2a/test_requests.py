@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from apps.a2a.bindings import ADDRESSES
 from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context, Event
 from parley import db
-from tests.a2a.calling import message, text_of
+from tests.a2a.calling import message
 from tests.a2a.old_calling import said
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,53 +25,24 @@ def rpc(method: str = "GetTask", params: Any = None, **fields: Any) -> dict[str,
     return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {"id": NO_TASK}, **fields}
 
 
-def parts(*parts: Any) -> dict[str, Any]:
-    return rpc("SendMessage", {"message": message(parts=list(parts))})
-
-
-def nested(levels: int) -> bytes:
-    """A request with this depth of nesting."""
-    data = "[" * (levels - 5) + "]" * (levels - 5)  # request, params, message, parts and part are five
-    return json.dumps(parts({"data": "@"})).replace('"@"', data).encode()
-
-
-def check_error(answer: Any, code: int, request_id: Any = 7, status: int = 200) -> None:
-    assert answer.code == code, answer.body
-    assert answer.status == status
-    assert (answer.body["jsonrpc"], answer.body["id"]) == ("2.0", request_id)
-    assert set(answer.body) == {"jsonrpc", "id", "error"}
-    assert answer.error["message"]
-    assert "Traceback" not in json.dumps(answer.body)
-
-
-async def test_errors_store_and_reveal_nothing(ada_at, countdown, quiet, monkeypatch, caplog):
+async def test_errors_store_and_reveal_nothing(ada_at, countdown, monkeypatch, caplog):
     calls = ada_at("countdown")
-    for method in ("SendStreamingMessage", "SubscribeToTask"):
-        check_error(await calls.post(rpc(method, {"message": {}, "id": NO_TASK, "tenant": "x"})), -32602)
-        check_error(await ada_at("quiet").post(rpc(method, {"message": message(), "id": NO_TASK})), -32004)
-    for request_id in ("", "ü", 0, -5, 2**70, None):
+    for request_id in ("ü", 0, 2**70, None):
         answer = await calls.post(rpc(id=request_id))
         assert (answer.body["id"], type(answer.body["id"])) == (request_id, type(request_id))
-    check_error(await calls.post(nested(65)), -32700, request_id=None)
-    assert (await calls.post(nested(64).replace(b"ROLE_USER", b"ROLE_AGENT"))).fields == ["message.role"]
-    for content_type in ("application/json; charset=utf-8", "application/a2a+json", "APPLICATION/JSON"):
-        check_error(await calls.post(rpc(), content_type=content_type), -32001)
-    check_error(await calls.post(rpc(), path="/a2a/countdown/"), -32001)
-    many = await calls.post(parts(*[{"text": 5}] * settings.MAX_PARTS))
-    check_error(many, -32602)
-    assert len(many.fields) == 20, "mistakes are listed so far"
+    many = await calls.send(message(parts=[{"text": 5}] * settings.MAX_PARTS))
+    assert (many.code, len(many.fields)) == (-32602, 20), "mistakes are listed so far"
     await db.run(activity.set_activity, countdown, Activity.DRAINING)
     drained = await calls.send(message())
-    check_error(drained, 503, drained.body["id"], 503)
-    assert (drained.reason, int(drained.headers["Retry-After"]) >= 30) == ("UNAVAILABLE", True)
+    assert (drained.status, drained.code, drained.reason) == (503, 503, "UNAVAILABLE")
+    assert int(drained.headers["Retry-After"]) >= 30
 
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")
 
     monkeypatch.setattr("apps.record.lookup.read_agent_task", fails)
     answer = await calls.post(rpc())
-    check_error(answer, -32603)
-    assert "secret" not in json.dumps(answer.body)
+    assert (answer.status, answer.code, "secret" in json.dumps(answer.body)) == (200, -32603, False)
     assert "secret of the house" in caplog.text
     assert not await Event.objects.aexists()
 
@@ -81,11 +51,11 @@ async def test_version_is_named_by_header_or_query(ada_at, ada_rests, echo):
     assert (await ada_rests("echo", version="").ask("GET", "tasks?A2A-Version=1.0")).status == 200
     many = "&".join(f"p{n}=1" for n in range(2000))
     assert (await ada_rests("echo", version="").ask("GET", f"tasks?{many}")).status == 400
-    for version in ("1.0", "1.0.0", "1.0.7", " 1.0 "):
+    for version in ("1.0.7", " 1.0 "):
         assert (await ada_at("echo", version=version).call(*ASKING)).code == -32001, version
     for version, code in (("", -32001), ("2.0", -32009)):
         assert (await ada_at("echo", version=version).post(rpc(), path="/a2a/echo?A2A-Version=1.0")).code == code
-    for version in ("1.1", "0.2", "1", "1.0.0.0", "1.0, 0.3", "v1.0", "١.٠".encode().decode("latin-1")):
+    for version in ("1.1", "0.2", "1", "1.0.0.0", "v1.0"):
         answer = await ada_at("echo", version=version).call(*ASKING)
         assert (answer.code, answer.reason) == (-32009, "VERSION_NOT_SUPPORTED"), version
         assert "A2A-Version: 1.0" in answer.error["message"]
@@ -113,31 +83,23 @@ async def test_named_extensions_are_activated(ada_at, ada_rests, old_at, worker,
     assert (named.status, named.headers["A2A-Extensions"]) == (200, EXTENSION)
 
 
-async def test_forms_of_json_are_read_as_one(worker, ada_at, echo):
-    sent = {
-        "message": {
-            "message_id": "m",
-            "role": 1,
-            "context_id": "here",
-            "reference_task_ids": [],
-            "parts": [{"text": "hi", "media_type": "text/markdown"}],
-        },
-        "configuration": {"return_immediately": True, "history_length": 5, "accepted_output_modes": ["text/plain"]},
-    }
-    task = (await ada_at("echo").call("SendMessage", sent)).result["task"]
-    assert task["contextId"] == "here"
-    assert task["history"][0]["parts"] == [{"text": "hi", "mediaType": "text/markdown"}]
-    assert task["history"][0]["role"] == "ROLE_USER"
-    for length in ("1", 1.0, 1):
-        assert len((await ada_at("echo").send(message(), historyLength=length)).result["task"]["history"]) == 1
-
-
 @pytest.fixture
 def kept(worker, ada_at, echo):
     async def send(**fields):
         return (await ada_at("echo").send(message(**fields))).result["task"]["history"][0]
 
     return send
+
+
+async def test_forms_of_json_are_read_as_one(worker, ada_at, echo):
+    part = {"text": "hi", "media_type": "text/markdown"}
+    sent = {
+        "message": {"message_id": "m", "role": 1, "context_id": "here", "reference_task_ids": [], "parts": [part]},
+        "configuration": {"history_length": "5", "accepted_output_modes": ["text/plain"]},
+    }
+    task = (await ada_at("echo").call("SendMessage", sent)).result["task"]
+    said = task["history"][0]
+    assert (task["contextId"], said["role"], said["parts"][0]["mediaType"]) == ("here", "ROLE_USER", "text/markdown")
 
 
 async def test_messages_are_kept_without_unknown_fields(kept):
@@ -169,23 +131,14 @@ async def test_media_types_that_nobody_takes_are_refused(ada_at, countdown, echo
     await countdown.asave()
     refused = await ada_at("countdown").send(message(parts=[{"raw": "aGk=", "mediaType": "audio/wav"}]))
     assert refused.code == -32005
-    for accepted in (["image/png"], ["audio/*", "image/*"], ["text/html"], ["plain/text"]):
-        for method in ("SendMessage", "SendStreamingMessage"):
-            sent = {"message": message("1"), "configuration": {"acceptedOutputModes": accepted}}
-            answer = await ada_at("countdown").call(method, sent)
-            assert (answer.code, answer.reason) == (-32005, "CONTENT_TYPE_NOT_SUPPORTED"), accepted
-            assert "text/plain, text/markdown" in answer.error["message"]
+    for accepted in (["image/png"], ["audio/*", "image/*"]):
+        answer = await ada_at("countdown").send(message("1"), acceptedOutputModes=accepted)
+        assert (answer.code, answer.reason) == (-32005, "CONTENT_TYPE_NOT_SUPPORTED"), accepted
+        assert "text/plain, text/markdown" in answer.error["message"]
     assert not await db.run(Context.objects.exists)
     parts = [{"text": "1", "mediaType": "Text/Plain; charset=utf-8"}, {"raw": "aGk=", "mediaType": "image/png"}]
     assert "result" in (await ada_at("countdown").send(message(parts=parts), returnImmediately=True)).body
-    for usable in (
-        [],
-        ["TEXT/Markdown; charset=utf-8"],
-        ["image/png", "application/pdf"],
-        ["text/*"],
-        ["*/*"],
-        ["text"],
-    ):
+    for usable in ([], ["TEXT/Markdown; charset=utf-8"], ["image/png", "application/pdf"], ["text/*"], ["text"]):
         how = {"acceptedOutputModes": usable, "returnImmediately": True}
         assert "result" in (await ada_at("countdown").send(message("1"), **how)).body, usable
     anything = {"acceptedOutputModes": ["image/png"], "returnImmediately": True}
@@ -197,78 +150,39 @@ async def done(worker, ada_rests, echo):
     return (await ada_rests("echo").ask("POST", "message:send", {"message": message("hi")})).body["task"]
 
 
-@pytest.mark.parametrize("below", ["", "echo/"])
-async def test_message_is_sent_or_streamed_over_http(worker, ada_at, ada_rests, echo, below):
-    calls = ada_rests("echo")
-    sent = await calls.ask("POST", f"{below}message:send", {"message": message("hi")})
-    assert (sent.headers["Content-Type"], sent.headers["Cache-Control"]) == (OWN, "no-store")
-    task = sent.body["task"]
-    assert text_of(task["artifacts"][0]) == "hi"
-    for slash in ("", "/"):
-        assert (await calls.ask("GET", f"{below}tasks/{task['id']}{slash}")).body == task
-    for key, status in ((task["id"], 200), (NO_TASK, 404)):
-        assert (await calls.ask("HEAD", f"{below}tasks/{key}")).status == status
-    assert (await ada_at("echo").call("GetTask", {"id": task["id"]})).result == task
-    events = [one async for one in calls.stream("POST", f"{below}message:stream", {"message": message("hi")})]
-    assert events[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    missed = calls.stream("GET", f"{below}tasks/{task['id']}:subscribe", headers={"Last-Event-ID": "2"})
-    assert [one async for one in missed][-1][1]["statusUpdate"]["status"] == task["status"], "what was missed"
-
-
-async def test_query_filters_the_list(ada_rests, done, subtests):
+async def test_query_filters_the_list(ada_rests, done):
     calls = ada_rests("echo")
     for query, count in {
-        "contextId=elsewhere": 0,
         f"context_id={done['contextId']}": 1,
-        "status=TASK_STATE_COMPLETED": 1,
         "status=2": 0,
-        "status=": 1,
-        "statusTimestampAfter=2020-01-01T00:00:00Z": 1,
+        "status=&of-no-request=1": 1,
         "status_timestamp_after=2120-01-01T00%3A00%3A00%2B01%3A00": 0,
-        "pageSize=1&page_token=": 1,
-        "of-no-request=1": 1,
     }.items():
-        with subtests.test(query):
-            answer = await calls.ask("GET", f"tasks?{query}")
-            assert (answer.status, len(answer.body["tasks"])) == (200, count)
-    for name in ("includeArtifacts", "include_artifacts"):
-        shown = (await calls.ask("GET", f"tasks?{name}=true&historyLength=0")).body["tasks"][0]
-        assert (shown["artifacts"], "history" in shown) == (done["artifacts"], False)
-        assert "artifacts" not in (await calls.ask("GET", f"tasks?{name}=false")).body["tasks"][0]
-    for name in ("historyLength", "history_length"):
-        assert len((await calls.ask("GET", f"tasks/{done['id']}?{name}=1")).body["history"]) == 1
-
-
-async def test_unusable_query_parameter_is_named(ada_rests, echo, subtests):
+        assert len((await calls.ask("GET", f"tasks?{query}")).body["tasks"]) == count, query
+    shown = (await calls.ask("GET", "tasks?include_artifacts=true&historyLength=0")).body["tasks"][0]
+    assert (shown["artifacts"], "history" in shown) == (done["artifacts"], False)
     for query, fields in {
         "includeArtifacts=yes": ["includeArtifacts"],
         "pageSize=1.5": ["pageSize"],
-        "pageSize=1&pageSize=2": ["pageSize"],
         "pageSize=1&page_size=2": ["pageSize"],
         "unknown=1&unknown=2": ["unknown"],
-        "historyLength=-1": ["historyLength"],
-        "status=99": ["status"],
         "status=%D9%A3": ["status"],
         "contextId=a%00b": ["contextId"],
         "tenant=hello": ["tenant"],
         "contextId=%ff": [],
         "&".join(f"p{n}=1" for n in range(101)): [],
     }.items():
-        with subtests.test(query[:40]):
-            answer = await ada_rests("echo").ask("GET", f"tasks?{query}")
-            assert (answer.status, answer.error["status"]) == (400, "INVALID_ARGUMENT")
-            assert answer.fields == fields
+        answer = await calls.ask("GET", f"tasks?{query}")
+        assert (answer.status, answer.error["status"], answer.fields) == (400, "INVALID_ARGUMENT", fields), query
 
 
-async def test_path_tenant_and_body_agree(ada_rests, done, hello, subtests):
+async def test_path_tenant_and_body_agree(ada_rests, done, hello):
     calls = ada_rests("echo")
     address = f"tasks/{done['id']}:cancel"
-    for body in ({"id": done["id"]}, {"id": ""}, {"tenant": "echo"}, {}, None):
-        with subtests.test(str(body)):
-            assert (await calls.ask("POST", address, body)).reason == "TASK_NOT_CANCELABLE"
+    for body in ({"id": done["id"]}, {"tenant": "echo"}, {}, None):
+        assert (await calls.ask("POST", address, body)).reason == "TASK_NOT_CANCELABLE", body
     for body in ({"id": NO_TASK}, {"id": 5}, {"tenant": "hello"}):
-        with subtests.test(str(body)):
-            assert (await calls.ask("POST", address, body)).fields == list(body)
+        assert (await calls.ask("POST", address, body)).fields == list(body)
     assert (await calls.ask("GET", f"tasks/{done['id']}?id={NO_TASK}")).fields == ["id"]
     assert (await calls.ask("POST", f"echo/{address}", {"tenant": "hello"})).fields == ["tenant"]
     for address in (f"hello/tasks/{done['id']}", "hello/tasks", "hello/extendedAgentCard"):
@@ -280,44 +194,10 @@ async def test_path_tenant_and_body_agree(ada_rests, done, hello, subtests):
 PLAIN, OWN = "application/json", "application/a2a+json"
 
 
-@pytest.mark.parametrize(
-    ("accept", "sent", "answered"),
-    [
-        (None, PLAIN, OWN),
-        (None, OWN, OWN),
-        ("*/*", PLAIN, OWN),
-        ("application/*", PLAIN, OWN),
-        (f"{PLAIN}, */*", PLAIN, PLAIN),
-        ("*/*", f"{OWN}; charset=utf-8", OWN),
-        (OWN, PLAIN, OWN),
-        (PLAIN, OWN, PLAIN),
-        (f"{PLAIN};q=0.5, {OWN}", PLAIN, OWN),
-        (f"{OWN};q=0.9, {PLAIN};q=0.8", PLAIN, OWN),
-        (f"{OWN}; charset=utf-8", PLAIN, OWN),
-        ("text/html", PLAIN, PLAIN),
-        ("a/b;" * 5000, PLAIN, PLAIN),
-        (";;q=x,,", PLAIN, PLAIN),
-    ],
-    ids=lambda value: str(value)[:30],
-)
-async def test_answer_has_the_preferred_type(ada_rests, echo, accept, sent, answered):
-    how = {"headers": {"Accept": accept} if accept else {}, "content_type": sent}
-    answer = await ada_rests("echo").ask("POST", f"tasks/{NO_TASK}:cancel", {}, **how)
-    assert (answer.status, answer.headers["Content-Type"]) == (404, answered)
-
-
-async def test_every_address_serves_its_methods_alone(ada_rests, echo, subtests):
-    for address, operations in ADDRESSES.items():
-        named = address.format(id=NO_TASK, taskId=NO_TASK)
-        for path in (named, f"{named}/", f"echo/{named}", f"echo/{named}/"):
-            for verb in operations:
-                with subtests.test(f"{verb} {path}"):
-                    unserved = await ada_rests("echo", version="9.9").ask(verb, path)
-                    assert unserved.reason == "VERSION_NOT_SUPPORTED"
-        with subtests.test(f"PUT {named}"):
-            refused = await ada_rests("echo").ask("PUT", named)
-            assert (refused.status, refused.reason) == (405, "METHOD_NOT_ALLOWED")
-            assert refused.headers["Allow"] == ", ".join(sorted(operations))
+async def test_answer_has_the_preferred_type(ada_rests, echo):
+    for accept, answered in (("*/*", OWN), (PLAIN, PLAIN), (f"{PLAIN};q=0.5, {OWN}", OWN), ("a/b;" * 5000, PLAIN)):
+        answer = await ada_rests("echo").ask("POST", f"tasks/{NO_TASK}:cancel", {}, headers={"Accept": accept})
+        assert (answer.status, answer.headers["Content-Type"]) == (404, answered)
 
 
 async def test_broken_stream_ends_with_an_error_event(worker, ada_at, ada_rests, echo, monkeypatch):

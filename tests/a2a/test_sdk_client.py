@@ -5,18 +5,22 @@ import asyncio
 import httpx
 import jwt
 import pytest
-from a2a.client import A2ACardResolver, A2AClientError, ClientConfig
-from a2a.client.client_factory import ClientFactory
+from a2a.client import A2ACardResolver, A2AClientError
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils import errors
 from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
+from django.core.management import call_command
 
 from apps.agents.cards import BINDINGS
-from tests.a2a.calling import strictly_parsed
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from parley import db
 from tests.a2a.talking import Talking, answer, client, kinds, request, states, text_of, updates
-from tests.stack import Stack
 
 INVALID_PARAMS = {"JSONRPC": errors.InvalidParamsError, "HTTP+JSON": A2AClientError}  # HTTP's 400 says no more
+
+
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(params=BINDINGS)
@@ -25,8 +29,8 @@ def binding(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def talk(server: Stack, binding: str) -> Talking:
-    return lambda slug, key=server.demo_key, **options: client(server.url, slug, key, binding=binding, **options)
+def talk(served: str, ada_key: str, binding: str, echo: Agent, hello: Agent, countdown: Agent) -> Talking:
+    return lambda slug, key=ada_key, **options: client(served, slug, key, binding=binding, **options)
 
 
 async def test_files_and_data_come_back(talk):
@@ -102,47 +106,34 @@ async def test_errors_are_the_sdks_own(talk, binding):
             await agent.get_task(a2a.GetTaskRequest(id="a"))
 
 
-async def test_platform_card_leads_to_every_agent(server, binding):
-    headers = {"Authorization": f"Bearer {server.demo_key}", "A2A-Version": "1.0"}
-    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
-        shown = strictly_parsed((await http.get(f"{server.url}/.well-known/agent-card.json")).json(), a2a.AgentCard)
-        for interface in [interface for interface in shown.supported_interfaces if interface.tenant != "echo"]:
-            shown.supported_interfaces.remove(interface)
-        assert {interface.url for interface in shown.supported_interfaces} == {f"{server.url}/a2a"}
-        config = ClientConfig(httpx_client=http, streaming=False, supported_protocol_bindings=[binding])
-        agent = ClientFactory(config).create(shown)
-        task = (await answer(agent, request("hi"))).task
-        assert text_of(task.artifacts[0]) == "hi"
-        assert (await agent.get_task(a2a.GetTaskRequest(id=task.id))).id == task.id
-
-
 def key_provider(kid: str | None, jku: str | None):
     [key] = [key for key in httpx.get(jku).json()["keys"] if key["kid"] == kid]
     return jwt.PyJWK(key)
 
 
-async def test_sdk_verifies_signed_cards(server):
+async def test_sdk_verifies_signed_cards(served, echo, countdown):
     verify = create_signature_verifier(key_provider, ["EdDSA", "ES256"])
-    server.manage("rotate_signing_key", "countdown", "--algorithm", "ES256")
+    await db.run(call_command, "rotate_signing_key", "countdown", "--algorithm", "ES256")
     async with httpx.AsyncClient() as http:
         for slug in ("echo", "countdown"):
-            card = await A2ACardResolver(http, f"{server.url}/a2a/{slug}").get_agent_card()
+            card = await A2ACardResolver(http, f"{served}/a2a/{slug}").get_agent_card()
             verify(card)
             card.capabilities.streaming = not card.capabilities.streaming
             with pytest.raises(InvalidSignaturesError):
                 verify(card)
-        card = await A2ACardResolver(http, server.url).get_agent_card()
+        card = await A2ACardResolver(http, served).get_agent_card()
         verify(card)
-        [key] = (await http.get(f"{server.url}/.well-known/did.json")).json()["verificationMethod"]
-        asked = await http.get(f"{server.url}/a2a/echo/.well-known/agent-card.json", headers={"Host": "localhost"})
+        [key] = (await http.get(f"{served}/.well-known/did.json")).json()["verificationMethod"]
+        asked = await http.get(f"{served}/a2a/echo/.well-known/agent-card.json", headers={"Host": "localhost"})
     assert jwt.get_unverified_header(f"{card.signatures[0].protected}..")["kid"] == key["publicKeyJwk"]["kid"]
-    assert asked.json()["supportedInterfaces"][0]["url"] == f"{server.url}/a2a/echo", "whatever host was asked for"
+    assert asked.json()["supportedInterfaces"][0]["url"] == f"{served}/a2a/echo", "whatever host was asked for"
 
 
 CSV = b"city,temperature\nOslo,4.5\nRome,18\nCairo,\nLima,19.5\n"
 
 
 async def test_report_is_requested_made_and_refined(talk):
+    await db.run(register_hosted, "report", "examples.report.agent:Report")
     table = a2a.Part(raw=CSV, filename="cities.csv", media_type="text/csv")
     async with talk("report") as agent:
         asked = await updates(agent, request("make a report", table))

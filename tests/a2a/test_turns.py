@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import uuid
 from contextlib import aclosing
 
 import pytest
@@ -12,14 +11,11 @@ from apps.a2a.models import PushConfig
 from apps.a2a.webhooks import delivery_body, is_delivered
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations.sessions import commands
-from apps.record.execution import Run
-from apps.record.models import Context, Event, Task
+from apps.record.models import Event, Task
 from parley import db
-from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 from tests.a2a.conftest import hosted
-from tests.a2a.old_calling import said, told
+from tests.a2a.old_calling import told
 from tests.payments.facilitating import facilitating, payment
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("messages meet turns in the database")]
@@ -86,87 +82,6 @@ async def test_task_starts_when_its_dependency_ends(worker, ada_at, asking, echo
     assert states == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
 
 
-async def test_question_has_its_form(worker, ada_at, countdown):
-    begun = {"message": message("20000")}
-    asked = [event async for _, event in ada_at("countdown").stream("SendStreamingMessage", begun)]
-    slot = asked[-1]["statusUpdate"]["metadata"]["slot"]
-    assert (slot["name"], slot["schema"]["maximum"]) == ("start", 10_000)
-    answers = [asked[-1]["statusUpdate"], await sent(ada_at("countdown"), "20000")]
-    answers.append((await ada_at("countdown").call("GetTask", {"id": asked[0]["task"]["id"]})).result)
-    assert [one["status"]["message"]["metadata"]["slot"] for one in answers] == [slot] * 3
-    form = message(taskId=asked[0]["task"]["id"], parts=[{"data": {"start": 1}}])
-    assert (await ada_at("countdown").send(form)).result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
-async def test_busy_task_queues_or_refuses_messages(worker, ada_at, stepping):
-    calls = ada_at("stepping")
-    async with aclosing(calls.stream("SendStreamingMessage", {"message": message("2")})) as events:
-        task = (await anext(events))[1]["task"]["id"]
-        while (await anext(events))[1].get("statusUpdate", {}).get("status", {}).get("state") != "TASK_STATE_WORKING":
-            pass
-        await Agent.objects.filter(pk=stepping.pk).aupdate(on_busy="reject")
-        for method in ("SendMessage", "SendStreamingMessage"):
-            answer = await calls.call(method, {"message": message("no", taskId=task)})
-            assert (answer.code, answer.reason) == (-32004, "UNSUPPORTED_OPERATION")
-        await Agent.objects.filter(pk=stepping.pk).aupdate(on_busy="enqueue")
-        queued = (await calls.send(message("1", taskId=task), returnImmediately=True)).result["task"]
-        assert (queued["id"], queued["status"]["state"]) == (task, "TASK_STATE_WORKING")
-        steps.allow(100)
-        rest = [response async for _, response in events]
-    assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    said = [text_of(one) for one in (await calls.call("GetTask", {"id": task})).result["history"]]
-    assert [text for text in said if text != "nearly there"] == ["2", "1", "end", "end"]
-
-
-async def test_repeated_message_runs_once(worker, ada_at, echo, asking, greeting):
-    same = message("hi", messageId="one")
-    tasks = [one.result["task"] for one in await asyncio.gather(*(ada_at("echo").send(same) for _ in range(5)))]
-    assert all(task == tasks[0] for task in tasks)
-    assert tasks[0]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert await db.run(Run.objects.count) == 1
-    answer = await ada_at("echo").send(message("ho", messageId="one"))
-    assert (answer.code, answer.fields) == (-32602, ["messageId"])
-    asked = await sent(ada_at("asking"))
-    same = message("blue", taskId=asked["id"])
-    first, second = [(await ada_at("asking").send(same)).result["task"] for _ in range(2)]
-    assert (first, len(first["history"])) == (second, 4)
-
-
-async def test_switched_conversation_is_the_new_agents(ada, ada_at, echo, hello, worker):
-    other = await db.run(register_hosted, "other", "examples.agents.echo:Echo")
-    old, new = ada_at("echo"), ada_at("other")
-    first = await sent(old, contextId="talk")
-    context = await db.run(Context.objects.get)
-    await db.run(commands.switch_agent, ada.principal, context.pk, other)
-    second = await sent(new, "and", contextId="talk")
-    assert second["contextId"] == first["contextId"] == "talk"
-    for caller, task in ((old, first), (new, second)):
-        listed = (await caller.call("ListTasks", {"contextId": "talk"})).result["tasks"]
-        assert [one["id"] for one in listed] == [task["id"]]
-    assert (await new.call("GetTask", {"id": first["id"]})).reason == "TASK_NOT_FOUND"
-    assert (await old.call("contexts/list", {})).result["contexts"] == []
-    [shown] = (await new.call("contexts/list", {})).result["contexts"]
-    assert (shown["contextId"], shown["taskCount"]) == ("talk", 1)
-    refused = await old.send(message("more", contextId="talk"))
-    assert (refused.code, "belongs to another agent. Choose another" in refused.error["message"]) == (-32602, True)
-    assert "no such session" in (await old.call("contexts/clear", {"contextId": "talk"})).error["message"]
-    assert first["history"][-1]["metadata"] == {"agent": "echo"}, "each message names its agent"
-    assert [one.get("metadata") for one in second["history"]] == [None, {"agent": "other"}]
-    answer = (await ada_at("hello").send(message("hi"))).result["message"]
-    assert answer["metadata"]["agent"] == "hello"
-
-
-async def test_callers_trace_continues_in_every_binding(ada_at, ada_rests, old_at, echo):
-    traces = [uuid.uuid4().hex for _ in range(3)]
-    of_rpc, of_rest, of_old = [{"traceparent": f"00-{trace}-00f067aa0ba902b7-01"} for trace in traces]
-    body = {"message": message(), "configuration": {"returnImmediately": True}}
-    await ada_at("echo").call("SendMessage", body, of_rpc)
-    await ada_rests("echo").ask("POST", "message:send", body | {"message": message()}, headers=of_rest)
-    await old_at("echo").call("message/send", {"message": said(), "configuration": {"blocking": False}}, of_old)
-    found = await db.run(lambda: list(Run.objects.order_by("task__created_at").values_list("traceparent", flat=True)))
-    assert [trace[3:35] for trace in found] == traces
-
-
 async def test_client_pays_or_declines_a_task(worker, settings, ada_at):
     """As the x402 extension says."""
     with facilitating() as facilitator:
@@ -205,11 +120,8 @@ async def test_text_answer_is_there_once(worker, echo, ada_at, ada_rests, old_at
 
     for way, asking in {
         "1.0": ada_at("echo").call("SendMessage", new()),
-        "0.3": old_at("echo").call("message/send", {"message": said(WORD)}),
-        "HTTP 1.0": ada_rests("echo").ask("POST", "message:send", new()),
-        "HTTP 0.3": old_rests("echo").sent(told(WORD), configuration={"blocking": True}),
+        "0.3": old_rests("echo").sent(told(WORD), configuration={"blocking": True}),
         "stream of 1.0": of(ada_at("echo").stream("SendStreamingMessage", new())),
-        "stream of 0.3": of(old_at("echo").stream("message/stream", {"message": said(WORD)})),
         "stream of HTTP": of(ada_rests("echo").stream("POST", "message:stream", new())),
     }.items():
         answer = await asking
@@ -231,12 +143,6 @@ async def test_answers_are_once_everywhere_else(worker, echo, ada_at):
         config = PushConfig(task=task, version=version)
         bodies = [json.loads(await db.run(delivery_body, event, task.context, config)) for event in told]
         assert count(bodies if version == "1.0" else bodies[-1]) == 1, f"webhooks of {version}"
-
-
-async def test_words_beside_the_deliverable_are_status_message(worker, stepping, ada_at):
-    steps.allow(9)
-    task = (await ada_at("stepping").send(message("1"))).result["task"]
-    assert text_of(task["status"]["message"]) == "end"
 
 
 SECRET = "k-5f1d2a90-secret"
@@ -275,34 +181,3 @@ async def test_followers_see_the_task_continue_without_secret(worker, calendar, 
     assert states == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
     again = ada_at("calendar").stream("SubscribeToTask", {"id": task["id"]}, {"Last-Event-ID": "1"})
     assert SECRET not in json.dumps([seen, rest, [event async for event in again]])
-
-
-async def test_answers_and_refusals_have_the_link(worker, calendar, ada, ada_at, ada_rests, old_at):
-    asked = (await ada_at("calendar").send(message("open it"))).result["task"]
-    assert asked["status"]["state"] == "TASK_STATE_AUTH_REQUIRED"
-    metadata = asked["status"]["message"]["metadata"]
-    assert (metadata["service"], metadata["auth_type"]) == ("calendar", "api_key")
-    words = message(f"my key is {SECRET}", taskId=asked["id"])
-    refused = await ada_at("calendar").send(words)
-    assert (refused.code, refused.reason) == (-32004, "UNSUPPORTED_OPERATION")
-    assert link_of(asked) in refused.error["message"]
-    rest = await ada_rests("calendar").ask("POST", "message:send", {"message": words})
-    assert (rest.status, link_of(asked) in rest.error["message"]) == (400, True)
-    task = (await ada_at("calendar").call("GetTask", {"id": asked["id"]})).result
-    assert task["status"] == asked["status"]
-    assert SECRET not in json.dumps(task)
-    old = (await old_at("calendar").send(said("open it"))).result
-    assert old["status"]["state"] == "auth-required"
-    assert old["status"]["message"]["metadata"]["service"] == "calendar"
-    refused = await old_at("calendar").send(said(SECRET, taskId=old["id"]))
-    assert link_of(old) in refused.error["message"]
-
-
-async def test_anonymous_caller_answers_by_the_link_alone(worker, calendar, anybody_at):
-    nobody = anybody_at("calendar")
-    asked = (await nobody.send(message("open it"))).result["task"]
-    async with aclosing(nobody.stream("SubscribeToTask", {"id": asked["id"]})) as following:
-        await anext(following)
-        await give(link_of(asked))
-        states = [event["statusUpdate"]["status"]["state"] async for _, event in following if "statusUpdate" in event]
-    assert states[-1] == "TASK_STATE_COMPLETED"

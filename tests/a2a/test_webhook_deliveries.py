@@ -114,42 +114,6 @@ async def test_inline_webhooks_hear_everything(worker, ada_at, old_at, echo, hoo
         assert (call.headers["X-A2A-Notification-Token"], call.headers["Authorization"]) == ("t", "Bearer c")
 
 
-async def test_later_webhooks_hear_what_follows(worker, ada_at, old_at, asking, hook):
-    task, other = [(await ada_at("asking").send(message(contextId="one"))).result["task"]["id"] for _ in range(2)]
-    async with receiver() as old_hook, receiver() as other_hook:
-        old_config = {"taskId": task, "pushNotificationConfig": {"url": old_hook.url}}
-        await old_at("asking").call("tasks/pushNotificationConfig/set", old_config)
-        for one, at in ((task, hook), (other, other_hook)):
-            await ada_at("asking").call("CreateTaskPushNotificationConfig", {"taskId": one, "url": at.url})
-        await ada_at("asking").call("CancelTask", {"id": other})
-        await ada_at("asking").send(message("blue", taskId=task))
-        await other_hook.have_heard("canceled")
-        await old_hook.have_heard("completed")
-        await hook.have_heard("completed")
-    assert hook.told == ["working", "artifact", "completed"]
-    assert other_hook.told == ["canceled"], "and nothing of another task"
-    assert not {"Authorization", "X-A2A-Notification-Token"} & hook.calls[0].headers.keys()
-    assert {call.body.get("kind") for call in old_hook.calls} == {"task"}
-
-
-async def test_parallel_tasks_are_told_in_order(worker, ada_at, countdown, hook):
-    inline = {"taskPushNotificationConfig": {"url": hook.url}}
-    sent = await asyncio.gather(
-        *(ada_at("countdown").send(message("3", contextId=f"{n % 2}"), **inline) for n in range(6))
-    )
-    ends = {one.result["task"]["id"]: one.result["task"]["status"] for one in sent}
-    async with asyncio.timeout(60):
-        while hook.told.count("completed") < len(ends):
-            await hook.have(len(hook.calls) + 1)
-    tasks = {key: [] for key in ends}
-    for call in hook.calls:
-        [update] = call.body.values()
-        tasks[update["taskId"]].append(call.what)
-        assert call.what != "completed" or update["status"] == ends[update["taskId"]]
-    for told in tasks.values():
-        assert (told[0], told[-1], told.count("completed")) == ("working", "completed", 1)
-
-
 async def test_two_workers_deliver_the_log_once(told, hook, deliverer, published):
     [config] = await told(hook.url)
     assert set(published) == {config}
@@ -163,7 +127,7 @@ async def test_two_workers_deliver_the_log_once(told, hook, deliverer, published
     assert hook.calls[1].body["artifactUpdate"]["artifact"]["parts"] == [{"text": "2\n"}]
 
 
-@pytest.mark.parametrize("status", ["500 Broken", "410 Gone", "302 Found", "100000 Odd"])
+@pytest.mark.parametrize("status", ["500 Broken", "302 Found", "100000 Odd"])
 async def test_failed_call_is_retried_before_what_follows(told, hook, deliverer, published, status):
     [config] = await told(hook.url)
     hook.answering = lambda number: answer(b"", status if number == 1 else "200 OK", "Location: /elsewhere")
@@ -182,44 +146,26 @@ async def test_failed_call_is_retried_before_what_follows(told, hook, deliverer,
     assert await states(config) == [(DELIVERED, 1), (DELIVERED, 2), (DELIVERED, 1)]
 
 
-async def test_delivery_says_why_it_failed(told, hook, deliverer, settings):
+async def test_delivery_says_why_it_failed(told, hook, deliverer):
     [refusing] = await told(hook.url)
     hook.answering = lambda number: answer(b"secret words", "503 Away")
     await deliverer.drain(refusing)
     async with server(answer()) as gone:
         pass
-    dead, forbidden, slow = await told(gone.url, "http://10.0.0.1/", f"{hook.url}#slow")
+    dead, forbidden = await told(gone.url, "http://10.0.0.1/")
     await deliverer.drain(dead)
     await deliverer.drain(forbidden)
-    settings.WEBHOOK_SECONDS = 0.1
-    hook.waits_for = asyncio.Event()
-    impatient = Worker(DELIVERIES_TO_SEND)
-    await impatient.drain(slow)
-    await impatient.close()
 
     async def why(config):
         first = Delivery.objects.filter(config=config).order_by("event_index")
         return await db.run(lambda: first.values_list("last_status", "last_error")[0])
 
     assert await why(refusing) == (503, "")
-    for config, words in ((dead, "cannot be reached"), (forbidden, "OUTBOUND_ALLOW"), (slow, "in time")):
+    for config, words in ((dead, "cannot be reached"), (forbidden, "OUTBOUND_ALLOW")):
         status, error = await why(config)
         assert status is None
         assert words in error
         assert await states(config) == [(WAITING, 1), (WAITING, 0), (WAITING, 0)]
-
-
-async def test_endless_answer_is_not_read(told, deliverer):
-    async def endless(request, writer):
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while True:
-            writer.write(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
-            await writer.drain()
-
-    async with server(endless) as at:
-        [config] = await told(at.url)
-        await deliverer.drain(config)
-    assert await states(config) == [(DELIVERED, 1)] * 3
 
 
 async def test_given_up_delivery_is_kept_and_resent(told, hook, deliverer, settings, published):
@@ -291,12 +237,6 @@ async def test_calls_are_signed_by_each_valid_secret(ada, told, hook, deliverer)
             SignedWebhook(new_secret()).verify(body, call.headers)
 
 
-def test_retries_fill_about_a_day(settings):
-    waits = [retry_delay(n).total_seconds() for n in range(1, 60)]
-    within = [n for n in range(60) if sum(waits[:n]) < settings.WEBHOOK_GIVE_UP_SECONDS]
-    assert 25 < len(within) < 60
-
-
 @pytest.mark.services("SQLite has one writer", only=True)
 @pytest.mark.parametrize("what", ["webhook", "conversation"])
 async def test_deletion_waits_for_a_call_being_settled(ada, echo, told, monkeypatch, what):
@@ -331,3 +271,9 @@ def is_waited_for():
     """Does another connection wait for this one's lock?"""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
     return sql.execute(waiting, []).fetchone()[0]
+
+
+def test_retries_fill_about_a_day(settings):
+    waits = [retry_delay(n).total_seconds() for n in range(1, 60)]
+    within = [n for n in range(60) if sum(waits[:n]) < settings.WEBHOOK_GIVE_UP_SECONDS]
+    assert 25 < len(within) < 60

@@ -44,9 +44,6 @@ async def test_a_refined_artifact_keeps_its_name():
     assert new.parts == [{"text": "shorter", "mediaType": "text/markdown"}]
     assert new.artifact_id != old.artifact_id
     assert old.refined({"n": 1}).parts == [{"data": {"n": 1}}]
-    assert old.refined([{"text": "as it is"}]).parts == [{"text": "as it is"}]
-    picture = ReceivedArtifact("a2", "p.png", "", [{"raw": "AA==", "filename": "p.png", "mediaType": "image/png"}], [])
-    assert picture.refined(b"\0").parts == picture.parts
 
 
 class Shout(SkillHandler):
@@ -66,8 +63,6 @@ async def test_classes_instances_and_paths_are_handlers():
     assert (await testing.run(Shout, "hello")).said == "HELLO"
     assert isinstance(load_handler(f"{__name__}:Shout"), Shout)
     assert (handler.name, handler.description) == ("Shout", "Says it louder.")
-    silent = as_handler(type("Silent", (Shout,), {"name": "Silence"}))
-    assert (silent.name, silent.description) == ("Silence", "")
 
 
 async def test_a_function_gets_what_its_annotation_asks_for():
@@ -107,34 +102,21 @@ def test_a_function_is_described_by_its_decorator():
 OF_A_CLASS = "from agentkit import SkillHandler, skill\nclass Mine(SkillHandler):\n"
 MODULES = {
     "def on_request(self, task:\n  return": ("SyntaxError", "broken0.py, line"),
-    "import nowhere.to_be_found": ("No module named 'nowhere'",),
     "from agentkit import Agent": ("ImportError", "cannot import name 'Agent'"),
-    "raise RuntimeError('no\\nkey')": ("RuntimeError: no key",),
     "raise SystemExit(3)": ("SystemExit: 3",),
     "class Other: ...": ("has no 'Mine'", "after the colon"),
-    "class Mine: ...": ("SkillHandler or a function",),
     "Mine = 3": ("SkillHandler or a function",),
     "def Mine(): ...": ("must take a parameter",),
-    "def Mine(text, more): ...": ("default values",),
     "from agentkit import agent\n@agent(tempo=3)\ndef Mine(text): ...": ("does not know tempo",),
-    "from agentkit import agent\n@agent(respons_type='task')\ndef Mine(text): ...": ("Did you mean 'response_type'?",),
     "from agentkit import agent\n@agent(response_type='mesage')\ndef Mine(text): ...": ("Did you mean 'message'?",),
-    f"{OF_A_CLASS}  response_type = 'mesage'\n  def on_request(self, task): ...": ("Did you mean 'message'?",),
     f"{OF_A_CLASS}  respnse_type = 'message'\n  def on_request(self, task): ...": ("Did you mean response_type?",),
     f"{OF_A_CLASS}  def on_request(self, task): ...\n  def on_input_recieved(self, task): ...": (
         "Mine has on_input_recieved",
         "Did you mean on_input_received?",
     ),
-    f"{OF_A_CLASS}  def on_request(self, task): ...\n  def select_response_type(self): ...": (
-        "must define select_response_type(self, message)",
-    ),
     f"{OF_A_CLASS}  pass": ("Mine does nothing yet", "define on_request"),
     f"{OF_A_CLASS}  def on_request(self): ...": ("must define on_request(self, task)",),
-    f"{OF_A_CLASS}  on_request = 3": ("on_request must be a method",),
-    f"{OF_A_CLASS}  @skill()\n  def a(self): ...": ("must define a(self, task)",),
     f"{OF_A_CLASS}  @skill\n  def a(self, task): ...": ("parentheses",),
-    "import abc\nfrom agentkit import SkillHandler\nclass Mine(SkillHandler, abc.ABC):\n"
-    "  def on_request(self, task): ...\n  @abc.abstractmethod\n  def model(self): ...": ("is abstract: define model",),
     f"{OF_A_CLASS}  def __init__(self, key): ...\n  def on_request(self, task): ...": ("without arguments",),
     f"import os\n{OF_A_CLASS}  def __init__(self): os.environ['NO_SUCH_KEY']\n  def on_request(self, task): ...": (
         "cannot be created: KeyError: 'NO_SUCH_KEY'",
@@ -159,9 +141,7 @@ def test_a_wrong_module_is_told_in_one_sentence(tmp_path, monkeypatch):
 
 
 def test_a_wrong_path_says_how_to_write_it():
-    halves = ("", "my_agents", "my_agents:", ":Shout", "my_agents.Shout")
-    undotted = ("../agents.py:Mine", "agents.py:Mine:more", ".agents:Mine", "a-b:Mine", "a..b:Mine")
-    for path in halves + undotted:
+    for path in ("", "my_agents:", "my_agents.Shout", "../agents.py:Mine", ".agents:Mine", "a-b:Mine"):
         with pytest.raises(HandlerError, match=r"write it as package\.module:Name"):
             load_handler(path)
     with pytest.raises(HandlerError, match=r"No module named 'absent'.*PYTHONPATH"):

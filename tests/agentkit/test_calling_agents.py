@@ -1,8 +1,9 @@
-"""Agents call others in one process here; tests/engine covers crashes."""
+"""Agents are tried and call others in one process here; tests/engine covers crashes."""
 
 import asyncio
 
 import pytest
+from pydantic import BaseModel
 
 from agentkit import (
     Artifact,
@@ -13,6 +14,7 @@ from agentkit import (
     HandlerError,
     InputRequired,
     Rejected,
+    SkillHandler,
     answer,
     as_handler,
     testing,
@@ -113,17 +115,6 @@ async def test_parallel_calls_come_in_order_or_as_completed():
     assert (await run(following, meet=meet)).said == "a"
 
 
-async def test_handlers_in_threads_call_in_the_same_ways():
-    def caller(task):
-        one = task.call("shout", "a")
-        more = task.gather(Call("shout", "b"), Call("shout", "c"))
-        last = list(task.as_completed(Call("shout", "d")))
-        return Completed("".join(result.artifacts[0].parts[0]["text"] for result in [one, *more, *last]))
-
-    assert (await run(caller)).said == "ABCD"
-    assert (await run(lambda task: task.call("asking", "hello"))).outcome == QUESTION
-
-
 async def test_a_childs_progress_and_question_are_its_callers():
     async def stepping(task):
         await task.progress("step 1 of 1")
@@ -149,6 +140,30 @@ async def test_calls_of_nobody_or_in_a_circle_fail():
         await answer(as_handler(again), testing.user_message("go"))
 
 
-def test_a_call_names_what_it_starts_after():
-    call = Call("echo", "x", after=["one"], references=["two"])
-    assert (call.metadata, call.reference_ids) == ({"dependsOn": ["one"]}, ["two"])
+class Days(BaseModel):
+    days: int
+
+
+class Packer(SkillHandler):
+    async def on_request(self, task):
+        task.memory["place"] = task.message.text
+        task.session.memory["asked"] = task.session.memory.get("asked", 0) + 1
+        return InputRequired("How many days?", slot=Days)
+
+    async def on_input_received(self, task, slot: Days):
+        said = [message.text for message in task.history]
+        async with task.artifact("list.md") as packing_list:
+            await packing_list.append("# ")
+            await packing_list.append(f"{task.memory['place']}, {slot.days} days")
+        return Completed(f"{said} {task.session.memory}")
+
+
+async def test_an_answer_is_the_tasks_next_turn():
+    asked = await testing.run(Packer, "Oslo")
+    answered = await asked.answer("3")
+    assert answered.said == "['Oslo', 'How many days?'] {'asked': 1}"
+    assert [one.text for one in answered.delivered] == ["# Oslo, 3 days"]
+    assert answered.task.task_id == asked.task.task_id != (await testing.run(Packer, "Oslo")).task.task_id
+    refused = await asked.answer("many")
+    assert isinstance(refused.outcome, InputRequired)
+    assert (await refused.answer("3")).delivered[0].text == "# Oslo, 3 days"

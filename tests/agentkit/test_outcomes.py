@@ -1,4 +1,4 @@
-"""Returns, yields and exceptions of each form of handler become outcomes and artifacts."""
+"""What handlers of each form return, yield, raise and say becomes outcomes, artifacts and events, in order."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,17 @@ from agentkit import (
     InputRequired,
     InvalidAnswer,
     Message,
+    Progress,
     Rejected,
     SkillHandler,
     SyncTaskContext,
     TaskContext,
+    Thought,
     Thread,
+    Token,
+    ToolCall,
+    ToolResult,
+    Usage,
     as_outcome,
     skill,
     testing,
@@ -164,14 +170,6 @@ def test_text_data_and_artifacts_complete():
             as_outcome(value)
 
 
-def test_an_artifacts_wire_form_omits_empty_fields():
-    assert Artifact([{"text": "x"}], artifact_id="a1").wire == {"artifactId": "a1", "parts": [{"text": "x"}]}
-    full = Artifact.json("n", [1], description="d", metadata={"k": 1})
-    labels = {"artifactId": full.artifact_id, "name": "n", "description": "d", "metadata": {"k": 1}}
-    assert full.wire == {**labels, "parts": [{"data": [1]}]}
-    assert Artifact.text("a", "x").artifact_id != Artifact.text("a", "x").artifact_id
-
-
 def test_a_files_kind_is_guessed_from_its_name(tmp_path):
     path = tmp_path / "chart.svg"
     path.write_bytes(b"<svg/>")
@@ -179,3 +177,88 @@ def test_a_files_kind_is_guessed_from_its_name(tmp_path):
     renamed = Artifact.file(path, "text/plain", "c.txt", description="A chart")
     assert (renamed.name, renamed.description) == ("c.txt", "A chart")
     assert renamed.parts[0]["mediaType"] == "text/plain"
+
+
+async def async_speaker(task):
+    await task.progress("Counting", 1, 3)
+    await task.thought("Hm")
+    call = await task.tool_call("look_up", {"word": "hm"})
+    await task.tool_result(call, "look_up", "a sound")
+    await task.token("Do")
+    await task.usage("large", 1, 20, 5)
+    async with task.artifact("log", description="d", metadata={"k": 1}) as log:
+        await log.append("one")
+        await log.append(b"two")
+        await log.append({"n": 3})
+
+
+def sync_speaker(task):
+    task.progress("Counting", 1, 3)
+    task.thought("Hm")
+    call = task.tool_call("look_up", {"word": "hm"})
+    task.tool_result(call, "look_up", "a sound")
+    task.token("Do")
+    task.usage("large", 1, 20, 5)
+    with task.artifact("log", description="d", metadata={"k": 1}) as log:
+        log.append("one")
+        log.append(b"two")
+        log.append({"n": 3})
+
+
+@pytest.mark.parametrize("speaker", [async_speaker, sync_speaker])
+async def test_everything_said_is_heard_in_order(speaker):
+    run = await testing.run(speaker, "go")
+    progress, thought, call, result, *rest = run.emissions[:6]
+    assert (progress, thought) == (Progress("Counting", 1, 3), Thought("Hm"))
+    assert call == ToolCall(call.call_id, "look_up", {"word": "hm"})
+    assert result == ToolResult(call.call_id, "look_up", "a sound", is_error=False)
+    assert rest == [Token("Do"), Usage("large", 1, 20, 5)]
+    chunks = run.recorder.chunks
+    assert [(one.append, one.last) for one in chunks] == [(False, False), (True, False), (True, False), (True, True)]
+    assert [list(chunk.parts) for chunk in chunks] == [
+        [{"text": "one"}],
+        [{"raw": "dHdv", "filename": "log", "mediaType": "application/octet-stream"}],
+        [{"data": {"n": 3}}],
+        [],
+    ]
+    assert {(chunk.name, chunk.description) for chunk in chunks} == {("log", "d")}
+    assert len({chunk.artifact_id for chunk in chunks}) == 1
+    assert run.outcome == Completed()
+
+
+def sync_generator(text):
+    yield "To"
+    yield Progress("half")
+    yield Artifact.text("a.txt", "A")
+    yield "ken"
+    if text == "ask":
+        yield InputRequired("Which?", slot="which")
+        raise AssertionError("nothing comes after an outcome")
+
+
+async def async_generator(text):
+    for item in sync_generator(text):
+        yield item
+
+
+@pytest.mark.parametrize("generator", [sync_generator, async_generator])
+async def test_a_generator_says_what_it_yields(generator):
+    run = await testing.run(generator, "go")
+    first, progress, chunk, last = run.emissions
+    assert (first, progress, last) == (Token("To"), Progress("half"), Token("ken"))
+    assert (chunk.name, chunk.append, chunk.last) == ("a.txt", False, True)
+    assert run.said == "Token"
+    assert [artifact.name for artifact in run.artifacts] == ["a.txt", "answer"]
+    assert (await testing.run(generator, "ask")).outcome == InputRequired("Which?", slot="which")
+    for wrong in (3, ["a"], None):
+        with pytest.raises(TypeError, match="generator may yield"):
+            await testing.run(lambda text, wrong=wrong: (one for one in [wrong]), "go")
+
+
+async def test_the_context_is_read_only_save_for_memory():
+    async def handler(task):
+        with pytest.raises(AttributeError):
+            task.memory = {}
+        return f"{task.attempt} {task.caller} {task.cancelled} {task.metadata}"
+
+    assert (await testing.run(handler, "go")).said == "1 None False {}"

@@ -1,6 +1,5 @@
 """Messages, files and threads read the same wherever the platform stores their content, and never change."""
 
-import base64
 import copy
 import dataclasses
 import json
@@ -8,7 +7,7 @@ import json
 import pytest
 
 from agentkit import Message, ReceivedArtifact, Thread, UnreadableContent, data_part, raw_part, testing, text_part
-from agentkit.messages import part_of, url_part
+from agentkit.messages import url_part
 
 STORE = {"a": b"\x00binary", "b": "größer".encode(), "c": json.dumps({"rows": [1, 2]}).encode()}
 
@@ -51,14 +50,6 @@ def test_files_have_name_kind_size_and_bytes():
         assert described(part) == found
 
 
-def test_both_base64_alphabets_are_read():
-    for content in (b"", b"a", b"ab", b"abc", bytes(range(256))):
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            raw = encode(content).decode()
-            for variant in (raw, raw.rstrip("=")):
-                assert described({"raw": variant})[2:] == (len(content), content)
-
-
 def test_stored_content_comes_through_the_loader():
     parts = [stored("a", "raw", filename="x.bin"), stored("b", "text"), stored("c", "data")]
     said = message(*parts)
@@ -85,15 +76,6 @@ def test_stored_content_comes_through_the_loader():
         _ = ReceivedArtifact.from_wire({"artifactId": "a3", "parts": [stored("b", "text")]}).text
 
 
-def test_pieces_become_the_part_that_they_look_like():
-    assert part_of("hi") == {"text": "hi"}
-    assert part_of(b"hi", "text/x", "h.x") == {"raw": "aGk=", "filename": "h.x", "mediaType": "text/x"}
-    assert part_of({"url": "https://e.org"}) == {"url": "https://e.org"}
-    assert part_of({"text": "a", "score": 2}) == {"data": {"text": "a", "score": 2}}
-    with pytest.raises(TypeError, match="not of int"):
-        part_of(3)
-
-
 SAID = Thread().add("user", "Hello").add("agent", "Good day").add("user", "Bye")
 
 
@@ -106,14 +88,6 @@ def test_add_leaves_the_old_thread():
         grown.messages = ()
     with pytest.raises(ValueError, match="role user or agent, not 'system'"):
         begun.add("system", "x")
-
-
-def test_threads_are_equal_where_the_same_was_said():
-    assert Thread().add("user", "Hello").add("assistant", "Good day").add("user", "Bye") == SAID
-    assert hash(SAID) == hash(SAID[:1].add("agent", [{"text": "Good day"}]).add(testing.user_message("Bye")))
-    assert SAID.add("user", "Bye") != SAID
-    assert Thread().add("agent", "Hello").add("agent", "Good day").add("user", "Bye") != SAID
-    assert SAID[1:] == Thread((SAID[1], SAID[2]))
 
 
 def test_a_thread_goes_to_a2a_and_back():
@@ -132,13 +106,9 @@ def test_a_thread_goes_to_a2a_and_back():
     "change",
     [
         lambda task: task.history.append(task.message),
-        lambda task: task.history[0].wire.update(role="ROLE_AGENT"),
         lambda task: task.history[0].wire.__ior__({"role": "ROLE_AGENT"}),
-        lambda task: task.history[0].wire["parts"].clear(),
         lambda task: task.message.parts[0].pop("text"),
-        lambda task: task.message.data[0]["a"].sort(),
         lambda task: task.message.metadata["a"].append(1),
-        lambda task: task.references.clear(),
     ],
 )
 async def test_what_was_said_cannot_be_changed(change):
@@ -150,9 +120,3 @@ async def test_what_was_said_cannot_be_changed(change):
     with pytest.raises((TypeError, AttributeError)):
         change(task)
     assert json.loads(json.dumps(message.wire)) == said == task.history[0].wire
-
-
-async def test_a_tasks_thread_ends_with_its_turns_message():
-    seen = []
-    await testing.run(lambda task: seen.append(Thread.of(task)), "Bye", history=SAID[:2])
-    assert seen == [SAID]

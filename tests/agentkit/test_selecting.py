@@ -1,4 +1,4 @@
-"""How a message is answered: constants, rules, functions and methods, async or not."""
+"""How a message is answered, and by which skill: constants, rules, functions and methods, async or not."""
 
 import asyncio
 import threading
@@ -8,19 +8,27 @@ import pytest
 from agentkit import (
     Answer,
     Artifact,
+    Clarify,
     Completed,
     ExistingTask,
     Failed,
-    HandlerError,
+    InputRequired,
+    Reject,
     Rejected,
     ResponseType,
+    Skill,
     SkillHandler,
+    Start,
+    Thread,
     agent,
     always_message,
     always_task,
     answer,
     as_handler,
     by_rules,
+    by_words,
+    needs_thread,
+    testing,
 )
 from agentkit.runner import NeedsTask, constant_response_type, select_response_type, selector_takes_task
 from agentkit.selecting import by_result, has_files, longer_than, says
@@ -93,13 +101,6 @@ async def test_methods_choose_in_threads_unless_async():
         assert await select_response_type(handler, user_message("a report")) is TASK
 
 
-async def test_an_unknown_choice_is_the_handlers_error():
-    with pytest.raises(HandlerError, match="neither"):
-        by_rules((has_files, "letter"))
-    with pytest.raises(HandlerError, match="neither"):
-        await select_response_type(choosing(select_response_type=lambda self, message: "letter"), user_message("hi"))
-
-
 async def stream(task):
     await task.progress("unheard")
     await task.token("Say")
@@ -139,3 +140,91 @@ async def test_the_result_may_choose(selector, chosen):
     assert (await answer(handler("message"), user_message("Ada"))).parts == [{"text": "Ada"}]
     with pytest.raises(NeedsTask):
         await answer(handler(chosen), user_message("Ada"))
+
+
+SKILLS = (
+    Skill("invoice", "Read invoices", "Reads.", ["bill", "invoices"], examples=["What do I owe the plumber?"]),
+    Skill("trip", "Plan a trip", "Plans.", ["travel", "public transport"]),
+)
+REST = Skill("rest", "Have a rest", "Rests.", ["sofa"])
+
+
+class Office(SkillHandler):
+    skills = SKILLS
+    choose_skill = by_words()
+
+    async def on_request(self, task):
+        return f"{task.skill}: {task.message.text}"
+
+
+def said(text, **metadata):
+    return testing.user_message(
+        {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], "metadata": metadata}
+    )
+
+
+def test_the_best_fitting_skill_is_started():
+    for text, chosen in (
+        ("here are two BILLS", "invoice"),
+        ("the plumber again", "invoice"),
+        ("I travel by public transport", "trip"),
+        ("a travel bill by public transport", "trip"),
+    ):
+        assert by_words()(said(text), SKILLS) == Start(chosen), text
+    for text in ("hello", "", "publicly transported"):
+        decision = by_words()(said(text), SKILLS)
+        assert isinstance(decision, Clarify), text
+        assert "- **Read invoices**: Reads.\n- **Plan a trip**: Plans." in decision.question
+    decision = by_words()(said("a travel bill"), [*SKILLS, REST])
+    assert isinstance(decision, Clarify)
+    assert "Have a rest" not in decision.question
+
+
+async def test_the_sender_may_name_an_existing_skill():
+    run = await testing.run(Office, said("hello", skillId="trip"))
+    assert (run.said, run.skill) == ("trip: hello", "trip")
+    for named in ("train", "", 3, ["trip"], {"id": "trip"}):
+        run = await testing.run(Office, said("hello", skillId=named))
+        assert isinstance(run.outcome, InputRequired)
+        assert "There is no skill" in run.said
+        assert "trip" in run.said
+        assert run.skill is None
+    run = await testing.run(Office, "my bill", skill="trip")
+    assert (run.said, run.emissions) == ("trip: my bill", []), "a task keeps its skill"
+
+
+async def test_an_answered_skill_takes_up_the_request():
+    asked = await testing.run(Office, "Do it on Sunday")
+    slot = asked.outcome.slot
+    history = Thread().add("user", "earlier").add("user", "Do it on Sunday").add("agent", "who?")
+    form = {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {"which-skill": "trip"}}]}
+    for given, told in (
+        ("plan a trip", "trip: Do it on Sunday"),
+        (form, "trip: Do it on Sunday"),
+        ("the travel thing", "trip: the travel thing"),
+    ):
+        run = await testing.run(Office, given, slot=slot, history=history)
+        assert (run.said, run.skill) == (told, "trip")
+    assert isinstance((await testing.run(Office, "whatever", slot=slot, history=history)).outcome, InputRequired)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_handler_may_decide_by_itself(is_async):
+    threads = []
+
+    def decided(self, message):
+        threads.append(threading.current_thread())
+        return {"no": Reject("Never."), "hm": Clarify("What?")}.get(message.text, Start("trip"))
+
+    async def awaited(self, message):
+        return decided(self, message)
+
+    kind = type("Deciding", (Office,), {"negotiate": awaited if is_async else decided})
+    assert isinstance((await testing.run(kind, "no")).outcome, Rejected)
+    choices = [{"const": one.id, "title": one.name} for one in SKILLS]
+    assert (await testing.run(kind, "hm")).outcome == InputRequired(
+        "What?", "which-skill", {"type": "string", "oneOf": choices}, {"error": {"code": "clarify"}}
+    )
+    assert (await testing.run(kind, "bill")).skill == "trip"
+    assert {one is threading.main_thread() for one in threads} == {is_async}
+    assert needs_thread(kind()) is not is_async

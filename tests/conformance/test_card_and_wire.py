@@ -59,12 +59,6 @@ async def test_only_declared_bindings_and_versions_are_served(ada_at, ada_key, e
     assert (await Resource("echo", ada_key).ask("GET", "echo/tasks")).body["tasks"] == []
 
 
-async def test_who_must_sign_in_stands_in_the_card(anybody_at, echo, public_echo):
-    for agent in (echo, public_echo):
-        answer = await anybody_at(agent.slug).call("ListTasks", {})
-        assert (answer.status == 401) == bool(declared(agent).security_requirements)
-
-
 async def test_answers_have_only_the_protocols_fields(worker, ada_at, asking):
     """For any message, the protocol's types can read the whole answer."""
     full = message(

@@ -10,9 +10,13 @@ from a2a.types import a2a_pb2 as a2a
 
 from apps.a2a.operations import OPERATIONS
 from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.record.models import Task
+from parley import db
 from tests.a2a.agents import steps
 from tests.a2a.calling import JSON, message, strictly_parsed, text_of
 from tests.conformance.speaking import SPEAKERS, UNKNOWN, Speaker
+from tests.engine.delegating import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -150,19 +154,25 @@ async def delete_webhook(speaker: Speaker, operation: str) -> None:
 async def extended_card(speaker: Speaker, operation: str) -> None:
     assert (await speaker.ask(operation, {})).reason == "UNSUPPORTED_OPERATION"
     skill = {"id": "more", "name": "More", "description": "For known callers.", "tags": ["hidden"]}
-    await Agent.objects.filter(slug="stepping").aupdate(extended_card={"skills": [skill]})
+    await Agent.objects.filter(slug=operation.lower()).aupdate(extended_card={"skills": [skill]})
     told = await speaker.ask(operation, {})
     assert (told.result["name"], told.result["skills"][-1]["id"]) == ("Stepping", "more")
 
 
 @pytest.mark.parametrize("binding", SPEAKERS)
-@pytest.mark.parametrize("operation", OPERATIONS)
-async def test_operation(worker, ada_key, stepping, operation, binding):
-    speaker = SPEAKERS[binding]("stepping", ada_key)
-    if (operation, binding) in NOT_THERE:
-        assert (await speaker.ask(operation, {})).reason == UNKNOWN
-    else:
-        await PROOFS[operation](speaker)
+async def test_operation(worker, ada_key, binding, subtests):
+    """Each has its own agent, whose tasks go on after its proof."""
+    for operation in OPERATIONS:
+        with subtests.test(operation):
+            steps.reset()
+            slug = operation.lower()
+            await db.run(register_hosted, slug, "tests.a2a.agents:Stepping")
+            speaker = SPEAKERS[binding](slug, ada_key)
+            if (operation, binding) in NOT_THERE:
+                assert (await speaker.ask(operation, {})).reason == UNKNOWN
+            else:
+                await PROOFS[operation](speaker)
+            await until(lambda: steps.allow(100) or not Task.objects.unfinished().exists())
 
 
 def test_the_table_is_what_is_proved():

@@ -17,9 +17,11 @@ from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
 from apps.conversations.search.models import Indexed, SearchEntry, SearchWords
 from apps.housekeeping.models import PeriodicJob, ServerProcess
+from apps.record.models import Context
 from parley import db
 from parley.asgi import application
-from tests.a2a.calling import Caller, details_of, message
+from tests.a2a.calling import Caller, details_of
+from tests.clients import telling
 from tests.conformance import wrong_inputs
 from tests.conformance.sending import Sent
 from tests.conformance.wrong_inputs import NOWHERE, PARAMS, WRONG_INPUTS, Error, WrongInput, asked, sending
@@ -37,25 +39,24 @@ FROM_BEHIND = (AgentStats, AuditEntry, Indexed, PeriodicJob, SearchEntry, Search
 
 
 @pytest.fixture
-async def scene(worker, ada, ada_key, bob_key, countdown, echo, quiet) -> Scene:
+async def scene(ada, ada_key, bob, bob_key, countdown, echo, quiet) -> Scene:
     """Ada and Bob have finished tasks; one agent is private, one switched off."""
     await db.run(_register_the_hidden)
-    first = message("1")
-    adas = (await Caller("countdown", ada_key).send(first)).result["task"]
-    echos = (await Caller("echo", ada_key).send(message("hi"))).result["task"]
-    bob = Caller("countdown", bob_key)
-    bobs, _ = [(await bob.send(message("1"))).result["task"] for _ in range(2)]
-    token = (await bob.call("ListTasks", {"pageSize": 1})).result["nextPageToken"]
+    adas = await db.run(lambda: telling.finished(ada, countdown, messageId="ADAS"))
+    echos = await db.run(telling.finished, ada, echo)
+    bobs, _ = [await db.run(telling.finished, bob, countdown) for _ in range(2)]
+    names = {one.pk: one.context_id async for one in Context.objects.all()}
+    token = (await Caller("countdown", bob_key).call("ListTasks", {"pageSize": 1})).result["nextPageToken"]
     return {
         "READING-KEY": (await db.run(ApiKey.issue, ada, "reading", scopes=[READ]))[1],
         "ADAS-KEY": ada_key,
-        wrong_inputs.ADAS_TASK: adas["id"],
-        wrong_inputs.ADAS_CONTEXT: adas["contextId"],
-        wrong_inputs.ADAS_MESSAGE: first["messageId"],
-        wrong_inputs.ECHOS_TASK: echos["id"],
-        wrong_inputs.ECHOS_CONTEXT: echos["contextId"],
-        wrong_inputs.BOBS_TASK: bobs["id"],
-        wrong_inputs.BOBS_CONTEXT: bobs["contextId"],
+        wrong_inputs.ADAS_TASK: str(adas.task),
+        wrong_inputs.ADAS_CONTEXT: names[adas.context],
+        wrong_inputs.ADAS_MESSAGE: "ADAS",
+        wrong_inputs.ECHOS_TASK: str(echos.task),
+        wrong_inputs.ECHOS_CONTEXT: names[echos.context],
+        wrong_inputs.BOBS_TASK: str(bobs.task),
+        wrong_inputs.BOBS_CONTEXT: names[bobs.context],
         wrong_inputs.BOBS_TOKEN: token,
     }
 
@@ -151,7 +152,7 @@ async def test_over_http_and_json(scene, http, chosen, subtests):
     assert await counts() == before
 
 
-async def test_the_input_that_is_right_is_taken(scene, http):
+async def test_the_input_that_is_right_is_taken(worker, scene, http):
     """The corpus proves something only if its requests are valid apart from their one error."""
     row = asked("nothing wrong", "SendMessage", sending(), PARAMS)
     for number, sent in enumerate((row.rpc, row.rest)):

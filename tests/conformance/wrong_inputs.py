@@ -146,12 +146,11 @@ ADAS_MESSAGE = "ADAS-MESSAGE"
 ENVELOPES = (
     enveloped("a batch", [rpc_with(), rpc_with()]),
     enveloped("null", None),
+    enveloped("a fraction as id", rpc_with(id=1.5), rest_fields=["message"]),
     enveloped("an empty object", {}, rest_fields=["message"]),
     enveloped("no id", {"jsonrpc": "2.0", "method": "GetTask", "params": {}}, rest_fields=["message"]),
-    enveloped("a fraction as id", rpc_with(id=1.5), rest_fields=["message"]),
     enveloped("half a surrogate pair as id", rpc_with(id="\ud800"), rest_fields=["message"]),
     enveloped("another version of JSON-RPC", rpc_with(jsonrpc="1.0"), rpc_id=RPC_ID, rest_fields=["message"]),
-    enveloped("no version of JSON-RPC", {"id": 7, "method": "GetTask"}, rpc_id=RPC_ID, rest_fields=["message"]),
     enveloped("no method", {"jsonrpc": "2.0", "id": 7}, rpc_id=RPC_ID, rest_fields=["message"]),
     asked("a list as request", "SendMessage", ["a"], PARAMS, "params", rest_fields=()),
     asked("null as request", "SendMessage", None, PARAMS, "params", rest_fields=()),
@@ -159,17 +158,13 @@ ENVELOPES = (
 
 ENCODINGS = (
     encoded("nothing but space", lambda body: b" "),
-    encoded("two values", lambda body: body + body),
     encoded("not UTF-8", lambda body: body.replace(b"hello", b"caf\xe9")),
-    encoded("an overlong encoding", lambda body: body.replace(b"hello", b"\xc0\xaf")),
     encoded("UTF-16", lambda body: body.decode().encode("utf-16")),
     encoded("a raw control character in a string", lambda body: body.replace(b"hello", b"hel\nlo")),
     written("NaN", b'{"x":NaN}'),
     written("a number beyond doubles", b'{"x":1e999}'),
     written("an integer of 401 digits", b'{"x":%b}' % (b"9" * 401)),
-    written("an exponent of 5,000 digits", b'{"x":1e%b}' % (b"1" * 5000)),
     written("a key twice", b'{"tenant":"a","tenant":"b"}'),
-    written("a key twice, deep inside", b'{"x":[{"b":1,"b":2}]}'),
     written("65 levels", nested(65)),
     written("100,000 levels of objects", b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
     encoded("30 MB", lambda body: body.replace(b"hello", b"x" * 30_000_000), TOO_LARGE),
@@ -177,12 +172,10 @@ ENCODINGS = (
 
 HEADERS = (
     called("plain text", NOT_JSON, Content_Type="text/plain"),
-    called("nearly JSON", NOT_JSON, Content_Type="application/jsonp"),
     called("no Content-Type", NOT_JSON, Content_Type=None),
     called("a compressed body", NOT_JSON, Content_Encoding="gzip"),
     called("a version to come", VERSION, rpc_id=RPC_ID, A2A_Version="1.1"),
     called("two versions", VERSION, rpc_id=RPC_ID, A2A_Version="1.0, 0.3"),
-    called("a version of Arabic digits", VERSION, rpc_id=RPC_ID, A2A_Version="\u0661.\u0660"),
     replace(called("the version of others", METHOD, rpc_id=RPC_ID, A2A_Version="0.3"), rest_error=VERSION),
     replace(called("no version", METHOD, rpc_id=RPC_ID, A2A_Version=None), rest_error=VERSION),
     called("no key", WHO, Authorization=None),
@@ -192,7 +185,6 @@ HEADERS = (
 
 ADDRESSES = (
     addressed("GET at the endpoint", Sent("GET", headers={}), Sent("GET", "/message:send", headers={}), VERB),
-    addressed("PUT", Sent("PUT", body=b"{}"), Sent("PUT", "/tasks", b"{}"), VERB),
     addressed("a verb of nobody", Sent("BREW"), Sent("BREW", "/tasks"), VERB),
     addressed("an agent that is not there", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="nobody"),
     addressed("an agent that is switched off", Sent(body=b"{}"), Sent("GET", "/tasks"), NO_AGENT, at="gone"),
@@ -212,7 +204,6 @@ ADDRESSES = (
     asked("a tenant that is not there", "ListTasks", {"tenant": "nobody"}, NO_AGENT, at=""),
     asked("a task at another tenant", "GetTask", {"tenant": "echo", "id": ADAS_TASK}, NO_SUCH_TASK, at=""),
     asked("another agent as tenant", "SendMessage", sending() | {"tenant": "echo"}, PARAMS, "tenant"),
-    asked("another agent as tenant of a task", "GetTask", {"id": ADAS_TASK, "tenant": "echo"}, PARAMS, "tenant"),
 )
 
 MESSAGES = (
@@ -222,7 +213,6 @@ MESSAGES = (
     ),
     asked("a list as metadata of the request", "SendMessage", sending() | {"metadata": []}, PARAMS, "metadata"),
     said("no messageId", "message.messageId", messageId=...),
-    said("a number as messageId", "message.messageId", messageId=5),
     said("a messageId too long", "message.messageId", messageId="x" * 201),
     said("a control character in the messageId", "message.messageId", messageId="a\x07b"),
     said("half a surrogate pair in the messageId", "message.messageId", messageId="\udfff"),
@@ -230,19 +220,15 @@ MESSAGES = (
     said("a name in both spellings", "message.messageId", message_id="m"),
     said("U+0000 in the contextId", "message.contextId", contextId="a\0"),
     said("a contextId in use with another agent", "contextId", contextId=ECHOS_CONTEXT),
-    said("a list as taskId", "message.taskId", taskId=[]),
     said("no role", "message.role", role=...),
     said("the agent's role", "message.role", role="ROLE_AGENT"),
-    said("no parts", "message.parts", parts=...),
     said("an empty list of parts", "message.parts", parts=[]),
     said("a list as metadata", "message.metadata", metadata=[]),
-    said("U+0000 in metadata", "message.metadata", metadata={"a": "\0"}),
     said("numbers as referenceTaskIds", "message.referenceTaskIds[0]", referenceTaskIds=[1]),
     said("too many referenceTaskIds", "message.referenceTaskIds", referenceTaskIds=["a"] * 101),
     said("a control character in an extension", "message.extensions[0]", extensions=["a\0"]),
     said("two mistakes at once", "message.messageId", "message.parts[0].raw", messageId=..., parts=[{"raw": "!"}]),
     asked("a message to no task", "SendMessage", sending(taskId=NO_TASK), NO_SUCH_TASK),
-    asked("a message to a task of an id that is none", "SendMessage", sending(taskId="../x"), NO_SUCH_TASK),
     asked("a message to another caller's task", "SendMessage", sending(taskId=BOBS_TASK), NO_SUCH_TASK),
     asked("a message to another agent's task", "SendMessage", sending(taskId=ECHOS_TASK), NO_SUCH_TASK),
     asked("a message to a task that has ended", "SendMessage", sending(taskId=ADAS_TASK), UNSUPPORTED),
@@ -266,8 +252,6 @@ PARTS = (
     of_parts("no base64", [{"raw": "\u00fc"}], "message.parts[0].raw"),
     of_parts("base64 of a wrong length", [{"raw": "abcde"}], "message.parts[0].raw"),
     of_parts("U+0000 in a key of data", [{"data": {"a\0": 1}}], "message.parts[0].data"),
-    of_parts("a number in data that no double comes near", [{"data": 10**350}], "message.parts[0].data"),
-    of_parts("a list as a part's metadata", [{"text": "a", "metadata": []}], "message.parts[0].metadata"),
     of_parts("a newline in a file name", [{"text": "a", "filename": "a\nb"}], "message.parts[0].filename"),
     of_parts("a media type that is not taken", [{"raw": "aGk=", "mediaType": "image/png"}], error=MEDIA_TYPE),
     *(
@@ -284,12 +268,10 @@ TASKS = (
         for row in (
             asked(f"{method} without an id", method, {}, PARAMS, "id"),
             asked(f"{method} of an empty id", method, {"id": ""}, PARAMS, "id"),
-            asked(f"{method} of a number", method, {"id": 5}, PARAMS, "id"),
             asked(f"{method} of a control character", method, {"id": "\x1b"}, PARAMS, "id"),
             asked(f"{method} of an endless id", method, {"id": "x" * 201}, PARAMS, "id"),
             asked(f"{method} of no task", method, {"id": NO_TASK}, NO_SUCH_TASK),
             asked(f"{method} of an id that is none", method, {"id": "nothing"}, NO_SUCH_TASK),
-            asked(f"{method} of SQL", method, {"id": "' OR 1=1 --"}, NO_SUCH_TASK),
             asked(f"{method} of another caller's task", method, {"id": BOBS_TASK}, NO_SUCH_TASK),
             asked(f"{method} of another agent's task", method, {"id": ECHOS_TASK}, NO_SUCH_TASK),
         )
@@ -306,7 +288,6 @@ TASKS = (
         for event in ("-1", "abc", "1.5", "\u0663", "9" * 19, "9" * 5000)
         for row in [asked(f"the event {event[:20]}", "SubscribeToTask", {"id": ADAS_TASK}, PARAMS, "Last-Event-ID")]
     ),
-    listed("a page of nothing", "pageSize", pageSize=0),
     listed("a page too large", "pageSize", pageSize=101),
     listed("a page in both spellings", "pageSize", pageSize=1, page_size=1),
     listed("a page token of another make", "pageToken", pageToken="2"),
@@ -314,7 +295,6 @@ TASKS = (
     listed("a negative historyLength of a list", "historyLength", historyLength=-1),
     listed("a state of 0.3", "status", status="working"),
     listed("a time without a zone", "statusTimestampAfter", statusTimestampAfter="2026-01-01T00:00:00"),
-    listed("a time that never was", "statusTimestampAfter", statusTimestampAfter="2026-02-31T00:00:00Z"),
     listed("a time after all times", "statusTimestampAfter", statusTimestampAfter="9999-12-31T23:59:59-14:00"),
     listed("U+0000 in the contextId of a list", "contextId", contextId="a\0"),
 )  # fmt: skip
@@ -339,13 +319,11 @@ WEBHOOKS = (
     asked("an inline webhook for who calls none", "SendMessage", WITH_WEBHOOK, NO_WEBHOOKS, at="quiet"),
     hooked("a webhook of no task", "taskId", taskId=...),
     hooked("a webhook of this machine", "url", url="http://127.0.0.1/"),
-    hooked("a list as a webhook's authentication", "authentication", authentication=[]),
     hooked("a webhook of no scheme", "authentication.scheme", authentication={"credentials": "a"}),
     hooked("a webhook of two schemes", "authentication.scheme", authentication={"scheme": "Basic, Bearer"}),
     hooked("a webhook whose credentials are two lines", "authentication.credentials", authentication=TWO_LINES),
     hooked("a webhook whose token is two lines", "token", token="a\nb"),
     hooked("a webhook whose token is too long", "token", token="a" * 4097),
-    hooked("a webhook whose id is too long", "id", id="a" * 201),
     configured("an inline webhook at home", f"{INLINE}.url", taskPushNotificationConfig={"url": "http://localhost/"}),
     asked("asking for a webhook of no id", GET, {"taskId": ADAS_TASK}, PARAMS, "id"),
     asked("deleting a webhook of no task", DELETE, {"id": "a"}, PARAMS, "taskId"),

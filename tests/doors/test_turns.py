@@ -7,7 +7,7 @@ from apps.doors import turns
 from apps.doors.turns import End, Text
 from apps.engine import accept
 from apps.record.execution import Run
-from apps.record.models import Context, Task
+from apps.record.models import Context
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db
@@ -27,13 +27,3 @@ def test_turn_after_a_credential_ends_with_answer(ada, echo, said):
     pieces = read(sent)
     assert [one.state for one in pieces if isinstance(one, End)] == ["completed"]
     assert "Done with it." in "".join(one.text for one in pieces if isinstance(one, Text))
-
-
-def test_an_answer_begins_another_turn(ada, echo, said):
-    sent = accept.accept(ada.principal, echo, said())
-    end(begin(sent.run), AuthRequired("A key, please.", slot="key"))
-    later = accept.accept(ada.principal, echo, said("here", taskId=str(sent.task)))
-    end(begin(later.run), Completed("Thanks."))
-    assert read(sent)[-1].state == "auth-required"
-    assert read(later)[-1].state == "completed"
-    assert Task.objects.count() == 1

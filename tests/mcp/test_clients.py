@@ -12,18 +12,15 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp_types import ElicitResult
 
+from apps.agents.models import Agent
 
-@pytest.fixture(scope="module")
-def offering(server):
-    """The address and a key of a Parley that offers an agent and a plan as tools."""
-    server.manage("register_agent", "speaking", "--handler", "tests.doors.agents:Speaking", "--mcp-tools", "agent")
-    key = server.manage("create_api_key", "demo@parley.local").stdout.strip()
-    return f"{server.url}/mcp", {"Authorization": f"Bearer {key}"}
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_official_client(offering, mode):
-    url, headers = offering
+async def test_the_official_client(served, ada_key, speaking, mode):
+    url, headers = f"{served}/mcp", {"Authorization": f"Bearer {ada_key}"}
+    await Agent.objects.filter(pk=speaking.pk).aupdate(mcp_tools="agent")
     told = []
 
     async def on_progress(progress, total, message):
@@ -95,10 +92,8 @@ def _hidden(page: str) -> dict[str, str]:
     return {found["name"]: html.unescape(found["value"]) for field in fields if "value" in (found := dict(field))}
 
 
-async def test_the_official_client_needs_the_address_alone(server, offering):
-    url, _ = offering
-    password = server.manage("create_user", "eve@example.org").stdout.strip()
-    person, kept = Person(server.url, "eve@example.org", password), Kept()
+async def test_the_official_client_needs_the_address_alone(served, ada):
+    url, person, kept = f"{served}/mcp", Person(served, ada.email, "correct horse"), Kept()
     about = OAuthClientMetadata(
         client_name="The official client",
         redirect_uris=["http://localhost:3030/callback"],

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from agentkit import InputRequired, ResponseType, SkillHandler, TaskContext
-from agentkit.llm import AgentTool, Asked, LlmFunction, LlmWorker, UseTool, scripted
+from agentkit import ResponseType, SkillHandler, TaskContext
+from agentkit.llm import Asked, LlmFunction, LlmWorker, UseTool, scripted
 
 
 def double(number: int) -> int:
@@ -43,31 +43,6 @@ class Actor(SkillHandler):
 
     async def on_request(self, task: TaskContext) -> str:
         return await LlmWorker("Help.", [double], model=scripted(play, name="actor")).run(task)
-
-
-class Painter(SkillHandler):
-    """Asks for the colour."""
-
-    async def on_request(self, task: TaskContext) -> InputRequired:
-        return InputRequired(f"Which colour, for: {task.message.text}?", slot="colour")
-
-    async def on_input_received(self, task: TaskContext) -> str:
-        return f"It is {task.message.text}."
-
-
-class Director(SkillHandler):
-    """Has the painter paint, by a model that says something else each time that it is asked."""
-
-    asked = 0
-
-    async def on_request(self, task: TaskContext) -> str:
-        tools = [AgentTool("painter", "Paints.")]
-        return await LlmWorker("Help.", tools, model=scripted(self.direct)).run(task)
-
-    def direct(self, asked: Asked) -> str | UseTool:
-        Director.asked += 1
-        take = UseTool("ask_painter", message=f"take {Director.asked}")
-        return str(asked.results[0].content) if asked.results else take
 
 
 class AsksHelper(SkillHandler):

@@ -18,7 +18,7 @@ from tests.model_agents.endpoint import Endpoint, calls, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-QUESTIONS = ("What is the capital of France?", "Tell me a joke", "Hello, what can you do?")
+QUESTIONS = ("What is the capital of France?", "Hello, what can you do?")
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ import uuid
 
 import pytest
 from django.core import mail
-from django.core.exceptions import ValidationError
 
 from agentkit.emissions import Usage
-from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
@@ -115,7 +113,6 @@ async def test_a_spent_budget_refuses_the_next_message(ada, echo, helper, said):
         (("agent",), {"key", "other key", "ada", "bob"}),
         (("workspace", "agent"), {"key", "other key", "ada"}),
         (("api_key",), {"key"}),
-        (("api_key", "agent"), {"key"}),
         ((), {"key", "other key", "ada", "bob"}),
     ],
     ids=lambda one: " and ".join(one) or "all" if isinstance(one, tuple) else "",
@@ -149,19 +146,6 @@ def test_a_public_agent_spends_its_own_workspaces_budget(ada, helper):
     assert "used" not in refused.value.exceeded.data, "nobody outside learns amounts"
 
 
-def test_a_deleted_keys_spending_counts_for_its_workspace(ada, key, helper):
-    spend(5.0, ada, helper, key=str(key))
-    limit(100.0, api_key=key)
-    kept = limit(5.0, workspace=ada.personal_workspace)
-    name = str(key)
-    key.delete()
-    spending.forget()
-    with pytest.raises(BudgetSpent):
-        spending.check_budget(ada.principal, helper)
-    assert list(Budget.objects.all()) == [kept]
-    assert spending.sums(Spending.objects.all(), "key") == [(name, 5.0)]
-
-
 async def test_delegated_work_counts_for_the_key(priced, helper, key, said, worker):
     calling = await db.run(register_hosted, "asks-helper", "tests.model_agents.agents:AsksHelper")
     priced.replies = [says("Hello.")]
@@ -174,10 +158,9 @@ async def test_delegated_work_counts_for_the_key(priced, helper, key, said, work
     ("handler", "reply", "limits"),
     [
         ("Helper", calls(("double", {"number": 4})), {"amount": ONE_ANSWER}),
-        ("Helper", calls(("double", {"number": 4})), {"tokens": TOKENS}),
-        ("Twice", says("One."), {"amount": ONE_ANSWER}),
+        ("Twice", says("One."), {"tokens": TOKENS}),
     ],
-    ids=["cost", "tokens", "two functions"],
+    ids=["cost", "two functions"],
 )
 async def test_a_turn_sends_no_request_beyond_a_budget(priced, key, said, worker, handler, reply, limits):
     agent = await db.run(register_hosted, "agent", f"tests.model_agents.agents:{handler}")
@@ -197,13 +180,8 @@ def _mailed(settings):
 
 
 @pytest.mark.usefixtures("_mailed")
-@pytest.mark.parametrize("of_key", [False, True])
-def test_notices_are_sent_once_per_month_and_level(ada, key, helper, of_key):
-    """About tokens of a key, or the money of its workspace."""
-    if of_key:
-        limit(tokens=100, api_key=key)
-    else:
-        limit(10.0, workspace=ada.personal_workspace)
+def test_notices_are_sent_once_per_month_and_level(ada, key, helper):
+    limit(tokens=100, api_key=key)
     for spent, told in ((79, 0), (1, 1), (10, 1), (10, 2), (50, 2)):
         spend(spent / 10, ada, helper, key=str(key), input_tokens=spent)
         watch()
@@ -228,21 +206,6 @@ def test_an_unsent_notice_is_sent_later(ada, monkeypatch):
     assert len(mail.outbox) == 2, "80 % of nothing, and all of it"
 
 
-def test_contradictory_and_repeated_budgets_are_refused(ada, echo, key):
-    limit(1.0, agent=echo)
-    limit(tokens=1, agent=echo, api_key=key)
-    for fields in (
-        {"agent": echo, "hard_limit": 2.0},
-        {"agent": echo, "api_key": key, "hard_limit": 2.0},
-        {"workspace": ada.personal_workspace, "api_key": key, "hard_limit": 2.0},
-        {"soft_limit": 3.0, "hard_limit": 2.0},
-        {},
-        {"hard_limit": -1.0},
-    ):
-        with pytest.raises(ValidationError):
-            Budget(**fields).full_clean()
-
-
 def test_workspaces_and_operators_see_what_was_spent(client, admin_client, ada, bob, key, helper):
     spend(1.25, ada, helper)
     limit(1.5, tokens=100, workspace=ada.personal_workspace)
@@ -252,16 +215,10 @@ def test_workspaces_and_operators_see_what_was_spent(client, admin_client, ada, 
     assert shown.context["total"] == 1.25
     budgets = [(one.of, one.used, one.limit, one.is_near) for one in shown.context["budgets"]]
     assert budgets == [("Workspace", 1.25, 1.5, True), ("Workspace", 0, 100, False), ("one", 0, 7, False)]
-    assert client.get("/settings/usage?month=nonsense").status_code == 200
     client.force_login(bob)
     shown = client.get("/settings/usage")
     assert (shown.context["total"], shown.context["budgets"]) == (0, [])
     added = admin_client.post("/admin/budgets/budget/add/", {"agent": helper.pk, "hard_limit": "1.3"})
-    assert added.status_code == 302
-    entry = AuditEntry.objects.order_by("-number").first()
-    assert (entry.object_type, entry.action) == ("budgets.budget", "admin.created")
-    assert b"Nearly spent" in admin_client.get("/admin/budgets/budget/").content
-    budget = Budget.objects.get(agent=helper)
-    assert admin_client.get(f"/admin/budgets/budget/{budget.pk}/change/").status_code == 200
+    assert (added.status_code, b"Nearly spent" in admin_client.get("/admin/budgets/budget/").content) == (302, True)
     shown = admin_client.get("/admin/budgets/spending/?q=helper")
     assert shown.context["sums"]["By agent"] == [("Helper", "1.25")]

@@ -18,13 +18,8 @@ UNFIT = "The language model's answer could not be used. Try again, or choose ano
 KEY_REFUSED = "The language model refuses the key. An operator must correct it."
 REFUSED = {
     "model_key": (refuses(401, f"Incorrect API key provided: {KEY}.", "invalid_api_key"), KEY_REFUSED),
-    "model_key without rights": (refuses(403, "not yours"), KEY_REFUSED),
     "model_unknown": (
         refuses(404, "no such model", "model_not_found"), "Its endpoint does not know the language model test-model.",
-    ),
-    "model_quota": (
-        refuses(429, "You exceeded your quota", "insufficient_quota", retry_after_ms="1"),
-        "The quota of the language model is used up.",
     ),
     "model_busy": (
         refuses(429, "slow down", "rate_limit_exceeded", retry_after_ms="1"),
@@ -36,9 +31,7 @@ REFUSED = {
     ),
     "model_refused": (refuses(400, "no images please"), "The language model does not take this request."),
     "model_failed": (refuses(500, "oops", retry_after_ms="1"), f"The language model failed. {LATER}"),
-    "model_failed for now": (refuses(503, "busy", retry_after_ms="1"), f"The language model failed. {LATER}"),
     "model_unfit page of HTML": (sends(b"<html>Welcome to the wifi</html>", "text/html"), UNFIT),
-    "model_unfit other JSON": (sends(b'{"hello": "world"}'), UNFIT),
     "model_unreachable": (
         refuses(302, "elsewhere", location="http://127.0.0.1:1/"), f"The language model cannot be reached. {LATER}",
     ),
@@ -98,13 +91,11 @@ SAID = '{"model": "m", "created": 1, "choices": [{"index": 0, "delta": {"content
 @pytest.mark.parametrize(
     "content",
     [
-        "null",
         "[]",
         '{"model": "m", "created": 1, "choices": [1]}',
-        '{"model": "m", "created": 1, "choices": [], "usage": "much"}',
         "[" * 200_000,
     ],
-    ids=["nothing", "list", "choices", "usage", "tower"],
+    ids=["list", "choices", "tower"],
 )
 async def test_an_answer_of_another_shape_cannot_be_used(endpoint: Endpoint, content: str):
     for ask, reply in [
@@ -118,19 +109,9 @@ async def test_an_answer_of_another_shape_cannot_be_used(endpoint: Endpoint, con
         assert (str(failed.value), failed.value.code) == (UNFIT, "model_unfit")
 
 
-@pytest.mark.parametrize("body", [b"{nonsense", b""])
-async def test_an_answer_without_json_fails(endpoint: Endpoint, body: bytes):
-    endpoint.usual = sends(body)
-    with pytest.raises(AgentFailure, match="The language model failed"):
-        await LlmFunction("Help.")(None, "x")
-    with pytest.raises(AgentFailure, match="answer could not be used"):
-        await LlmWorker("Help.").run(message="x")
-
-
-@pytest.mark.parametrize("reply", [hangs(), hangs("It ")], ids=["before the answer", "in the middle"])
-async def test_a_silent_or_absent_endpoint_is_left(endpoint: Endpoint, settings, reply):
+async def test_a_silent_or_absent_endpoint_is_left(endpoint: Endpoint, settings):
     settings.LLM_SECONDS = 0.2
-    endpoint.usual = reply
+    endpoint.usual = hangs("It ")
     with pytest.raises(AgentFailure) as failed:
         await LlmWorker("Help.").run(message="x")
     assert str(failed.value) == f"The language model did not answer in time. {LATER}"

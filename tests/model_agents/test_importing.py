@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow("processes of its own, which import all of Parley")
+
 HEAVY = ("pydantic_ai", "openai", "fastmcp", "mcp")
 
 

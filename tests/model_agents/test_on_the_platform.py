@@ -15,7 +15,6 @@ from apps.record.execution import Run
 from apps.record.models import Event, Task
 from parley import db, outbound
 from tests.engine.delegating import done, words
-from tests.model_agents import agents
 from tests.model_agents.conftest import KEY
 from tests.model_agents.endpoint import Endpoint, calls, hangs, refuses, says
 from tests.working import carry_out
@@ -53,14 +52,6 @@ async def test_words_tools_and_usage_are_recorded(endpoint: Endpoint, ask):
     assert [part["text"] for part in artifact["parts"]] == ["Let me see.\n\nIt is 8."]
     assert shown["history"][-1]["metadata"]["models"] == ["test-model"]
     assert await db.run(projection.differences, task.context_id) == []
-
-
-async def test_a_scripted_model_is_named_so(ask):
-    task = await ask("Actor", "four")
-    events, run = await db.run(told, task), await db.run(Run.objects.get, task=task)
-    message = events["agent_status"]["message"]
-    assert message["parts"] == [{"text": "Twice is 8."}]
-    assert message["metadata"]["models"] == list(run.usage["models"]) == ["scripted:actor"]
 
 
 async def test_a_message_names_its_model(endpoint: Endpoint, ada, said, settings, ask):
@@ -104,17 +95,6 @@ async def test_a_stop_cuts_requests_and_keeps_usage(endpoint: Endpoint, ada, sai
     run = await db.run(Run.objects.get, pk=receipt.run)
     assert run.state == Run.State.CANCELED
     assert run.usage["models"]["test-model"]["inputTokens"] == 20
-
-
-async def test_an_agents_question_reaches_the_person(ask):
-    agents.Director.asked = 0
-    await db.run(register_hosted, "painter", "tests.model_agents.agents:Painter")
-    task = await ask("Director", "Paint!")
-    assert (task.state, words(task)) == ("input-required", "Which colour, for: take 1?")
-    task = await ask("Director", "blue", taskId=str(task.pk))
-    assert (task.state, words(task)) == ("completed", "It is blue.")
-    assert agents.Director.asked == 2
-    assert await db.run(task.children.count) == 1
 
 
 async def test_a_models_private_address_opens_nothing_else(endpoint: Endpoint, settings):

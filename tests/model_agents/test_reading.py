@@ -10,7 +10,6 @@ from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, Tex
 
 from agentkit import Thread, data_part, testing, text_part, url_part
 from agentkit.llm import LlmWorker, from_model_messages, reading, to_model_messages
-from agentkit.llm.conversations import SEEN_FILES
 from agentkit.llm.reading import DOCX, PDF, PPTX, XLSX, NoText, Sight, file_text, sight_of
 from agentkit.messages import File, raw_part
 from tests.model_agents.endpoint import Endpoint, refuses, says
@@ -28,11 +27,8 @@ def text_of(content: bytes, media_type: str, name: str = "f") -> str:
     ("encoding", "media_type"),
     [
         ("utf-8", "text/x-rust"),
-        ("utf-8-sig", "application/json"),
         ("utf-16", "text/plain"),
         ("utf-16-le", "application/octet-stream"),
-        ("utf-16-be", "text/plain"),
-        ("utf-32", "text/csv"),
         ("cp1252", "text/plain"),
         ("cp437", "text/plain; charset=cp437"),
     ],
@@ -94,9 +90,9 @@ def test_what_has_no_text_says_why(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_models_name_tells_what_it_sees():
-    for name in ("gpt-4o-mini", "gpt-5.2", "o3", "claude-sonnet-4-5", "llama3.2-vision:11b", "qwen2.5vl:7b"):
+    for name in ("gpt-4o-mini", "o3", "claude-sonnet-4-5", "llama3.2-vision:11b"):
         assert sight_of(name).images, name
-    for name in ("gpt-3.5-turbo", "deepseek-chat", "llama3.1:8b", "o3-mini", "gpt-oss:20b", "mistral-7b-instruct"):
+    for name in ("gpt-3.5-turbo", "llama3.1:8b", "o3-mini", "gpt-oss:20b"):
         assert not sight_of(name).images, name
     assert sight_of("our-own-model") == Sight()
     assert sight_of("gpt-4o", is_openai=True).pdf
@@ -145,24 +141,6 @@ def test_data_is_words_and_files_are_named():
     ]
 
 
-def test_long_and_empty_messages_say_so():
-    (content,) = contents(Thread().add("user", [raw_part(b"x" * 150_000, "t.txt", "text/plain")]))
-    assert content.endswith("[the first 100000 of 150000 characters]")
-    assert len(content) < 101_000
-    assert contents(Thread().add("user", [])) == ["(nothing)"]
-
-
-def test_the_newest_pictures_of_a_conversation_are_shown():
-    image = [raw_part(PIXEL, "p.png", "image/png")]
-    thread = Thread()
-    for _ in range(SEEN_FILES + 1):
-        thread = thread.add("user", image).add("agent", "A pixel.")
-    first, _, *others = contents(thread.add("user", "And its color?"))
-    assert first == "[A file: p.png, image/png, 8 bytes]"
-    shown = ["(nothing)", BinaryContent(PIXEL, media_type="image/png")]
-    assert others == [shown, "A pixel."] * SEEN_FILES + ["And its color?"]
-
-
 async def test_a_blind_model_is_told_in_words(endpoint: Endpoint):
     endpoint.replies = [refuses(400, "no images please"), says("I see none.")]
     message = testing.user_message("Look", {"p.png": PIXEL, "t.csv": b"x,y"})
@@ -171,15 +149,3 @@ async def test_a_blind_model_is_told_in_words(endpoint: Endpoint):
     assert [part["type"] for part in shown] == ["text", "image_url"]
     assert "p.png, image/png, 8 bytes. You cannot see pictures." in told
     assert "x,y" in told
-
-
-async def test_a_file_that_is_damaged_is_no_end(endpoint: Endpoint):
-    for name, described in (
-        ("notes.txt", "notes.txt, text/plain, 7 bytes. This file arrived damaged: it is not base64."),
-        ("p.png", "p.png, image/png, 7 bytes"),
-    ):
-        endpoint.replies = [says("ok")]
-        broken = {"raw": "no base64!", "filename": name}
-        told = testing.user_message({"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "See"}, broken]})
-        assert await LlmWorker("Help.").run(message=told) == "ok"
-        assert endpoint.said()[-1] == ("user", f"See\n\n[A file: {described}]")

@@ -12,7 +12,7 @@ from apps.conversations.sessions import commands, titles
 from apps.engine import accept
 from apps.record import projection
 from apps.record.models import Context
-from tests.model_agents.endpoint import Endpoint, refuses, says
+from tests.model_agents.endpoint import Endpoint, says
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -49,14 +49,6 @@ def test_a_session_gets_the_models_title_once(answered, monkeypatch, endpoint: E
     assert projection.differences(answered.pk) == []
     [spent] = Spending.objects.filter(context=answered.pk)
     assert (spent.requests, spent.input_tokens, spent.output_tokens, counted) == (1, 20, 5, [1])
-
-
-@pytest.mark.parametrize(
-    "reply", [refuses(500, "broken"), says(""), says("A title " * 40)], ids=["error", "empty", "too long"]
-)
-def test_without_a_usable_title_the_first_words_stay(answered, endpoint: Endpoint, reply):
-    endpoint.replies += [reply] * 4
-    assert named(answered) == FIRST_WORDS
 
 
 def test_no_model_is_asked_without_need(ada, echo, said, answered, endpoint: Endpoint, settings):

@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 import uuid
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,36 +34,13 @@ def results(run: testing.Run) -> list[tuple[object, bool]]:
 async def test_its_tools_are_called_with_the_headers(endpoint: Endpoint):
     with tool_servers.running(KEY) as server:
         endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
-        run = await worked(McpServer(server.url, {"Authorization": f"Bearer {KEY}"}))
+        chosen = McpServer(server.url, {"Authorization": f"Bearer {KEY}"}, only=["add"])
+        run = await worked(chosen)
     assert isinstance(run.outcome, Completed)
     assert results(run) == [(5, False)]
-    offered = {one["function"]["name"]: one["function"] for one in endpoint.requests[0]["tools"]}
-    assert offered.keys() == {"add", "explode", "repeat"}
-    assert offered["add"]["description"] == "Adds two numbers."
+    [offered] = [one["function"] for one in endpoint.requests[0]["tools"]]
+    assert (offered["name"], offered["description"]) == ("add", "Adds two numbers.")
     assert {one["authorization"] for one in server.headers} == {f"Bearer {KEY}"}
-
-
-@pytest.mark.usefixtures("opened")
-async def test_only_chosen_tools_are_offered(endpoint: Endpoint):
-    with tool_servers.running() as server:
-        endpoint.replies = [calls(("explode", {"text": "boom "})), says("No.")]
-        run = await worked(McpServer(server.url, only=["explode"]))
-    assert [one["function"]["name"] for one in endpoint.requests[0]["tools"]] == ["explode"]
-    ((told, is_error),) = results(run)
-    assert is_error
-    assert "boom" in told
-    assert len(told) < 1100
-    assert isinstance(run.outcome, Completed)
-
-
-@pytest.mark.usefixtures("opened")
-async def test_two_servers_with_one_tool_name_fail(endpoint: Endpoint):
-    with tool_servers.running() as one, tool_servers.running() as other:
-        run = await worked(McpServer(one.url), McpServer(f"{other.url}?key=secret"))
-    assert run.outcome.code == "agent_unfit"
-    assert run.outcome.message == "The agent is set up in a way that cannot work. An operator must look at it."
-    assert all(named in run.outcome.detail for named in (one.url, other.url, "'add'"))
-    assert "secret" not in run.outcome.detail
 
 
 @pytest.mark.usefixtures("opened")
@@ -79,22 +55,6 @@ async def test_an_unusable_server_fails_and_shows_no_key(endpoint: Endpoint, cap
     assert wrong not in run.outcome.detail + caplog.text + repr(McpServer(server.url, {"Authorization": wrong}))
     assert (await worked(McpServer("http://127.0.0.1:1/mcp"))).outcome.code == "tools_unreachable"
     assert endpoint.requests == []
-
-
-@pytest.mark.usefixtures("opened")
-async def test_a_vanished_server_is_the_models_error(endpoint: Endpoint):
-    with ExitStack() as stack:
-        server = stack.enter_context(tool_servers.running())
-
-        async def close() -> str:
-            """Closes the server."""
-            await asyncio.to_thread(stack.close)
-            return "closed"
-
-        endpoint.replies = [calls(("close", {})), calls(("add", {"a": 2, "b": 3})), says("It is gone.")]
-        run = await worked(close, McpServer(server.url))
-    assert run.outcome == Completed("It is gone.", run.artifacts)
-    assert [is_error for _, is_error in results(run)] == [False, True]
 
 
 async def test_a_private_address_is_refused_unless_opened(endpoint: Endpoint):
@@ -119,10 +79,7 @@ async def test_only_programs_named_in_settings_start(endpoint: Endpoint, setting
     assert results(await worked(McpServer(command=PROGRAM))) == [(5, False)]
     assert programs() == [], "it ends with its turn"
     run = await worked(McpServer(command=[*PROGRAM, "--more"]))
-    assert run.outcome.code == "tools_forbidden"
-    assert "MCP_STDIO_ALLOW" in run.outcome.message
-    with pytest.raises(AgentFailure, match="MCP_STDIO_ALLOW"):
-        await LlmWorker("Help.", [McpServer(command=["true"])]).run(message="x")
+    assert (run.outcome.code, "MCP_STDIO_ALLOW" in run.outcome.message) == ("tools_forbidden", True)
 
 
 def running(mark: str) -> bool:
@@ -147,6 +104,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow("processes of its own, one in the other")
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal")
 async def test_a_killed_worker_leaves_no_program():
     stubborn = "import time, tests.model_agents.tool_servers as servers; servers.tools().run('stdio'); time.sleep(300)"
@@ -163,25 +121,25 @@ async def test_a_killed_worker_leaves_no_program():
     assert not running(mark)
 
 
-async def test_a_stopped_turns_program_ends(endpoint: Endpoint, settings, monkeypatch):
-    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
-    is_connected = asyncio.Event()
+async def test_programs_of_stopped_turns_end(settings, monkeypatch):
+    """They never greet; the first is stopped, the second too slow."""
+    settings.MCP_STDIO_ALLOW = ["sleep 1000"]
 
     async def turn() -> None:
-        async with connected([McpServer(command=PROGRAM)], {}):
-            is_connected.set()
-            await asyncio.Event().wait()
+        async with connected([McpServer(command=["sleep", "1000"])], {}):
+            raise AssertionError("it greeted")
 
-    running = asyncio.create_task(turn())
-    await is_connected.wait()
-    assert len(programs()) == 1
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    starting = asyncio.create_task(turn())
+    async with asyncio.timeout(30):
+        while not programs():  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.01)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
     assert programs() == []
     monkeypatch.setattr(mcp_servers, "START_SECONDS", 0.1)
-    settings.MCP_STDIO_ALLOW = ["sleep 1000"]
-    assert (await worked(McpServer(command=["sleep", "1000"]))).outcome.code == "tools_unreachable"
-    assert programs() == [], "one that never greets is ended, too"
+    with pytest.raises(AgentFailure, match="cannot be used"):
+        await turn()
+    assert programs() == []
 
 
 def test_a_server_is_named_without_its_secrets():
@@ -213,8 +171,6 @@ async def test_called_tool_brings_its_page(endpoint: Endpoint):
     assert told.app["ui"] == {"csp": tool_servers.CSP, "prefersBorder": False}
     assert told.app["arguments"] == {"zone": "UTC"}
     assert told.app["result"]["content"] == [{"type": "text", "text": "12:00 in UTC"}]  # both sides negotiated it
-    assert told.app["result"]["structuredContent"] == {"time": "12:00"}
-    assert told.app["result"]["_meta"]["zone"] == "UTC"
     offered = [one["function"]["name"] for one in endpoint.requests[0]["tools"]]
     assert "set_alarm" not in offered  # for its page alone
     assert "stop_clock" in offered
@@ -236,19 +192,6 @@ def page(**given: object) -> dict[str, object]:
     return {"contents": [{"uri": "ui://a", "mimeType": mcp_apps.MEDIA_TYPE, "text": "<p>a", **given}]}
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"mimeType": "text/html"}, {"mimeType": None}, {"text": None, "blob": "?"}, {"text": None, "blob": "/w=="}],
-)
-def test_page_is_utf_8_html_of_its_type(given: dict[str, object]):
-    with pytest.raises(mcp_apps.NoApp):
-        mcp_apps.page_in("ui://a", page(**given))
-    assert mcp_apps.page_in("ui://a", page())[0] == "<p>a"
-    assert mcp_apps.page_in("ui://a", page(text=None, blob="PHA+YQ=="))[0] == "<p>a"
-    with pytest.raises(mcp_apps.NoApp):
-        mcp_apps.page_in("ui://a", {})
-
-
 def test_policy_opens_declared_names_alone():
     closed = (
         "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; font-src 'none'; "
@@ -258,8 +201,7 @@ def test_policy_opens_declared_names_alone():
     assert mcp_apps.content_security_policy({}) == closed
     unsafe = ["*", "https:", "http://a.example", "https://a.example; script-src *", "https://*.com", "data:", 7]
     unsafe += ["https://127.0.0.1", "https://localhost", "https://[::1]", "https://a.example/x", "'unsafe-eval'"]
-    unsafe += ["https://a.localhost", "https://printer.local", "https://a.internal", "https://1.2.3.0x4"]
-    unsafe += ["https://a.example:65536", "https://*.io"]
+    unsafe += ["https://printer.local", "https://1.2.3.0x4", "https://a.example:65536"]
     _, wishes = mcp_apps.page_in("ui://a", page(_meta={"ui": {"csp": {"connectDomains": unsafe}}}))
     assert wishes["csp"] == {}
     named = {"connectDomains": ["wss://a.example:8443"], "resourceDomains": ["https://*.cdn.example"]}
@@ -271,3 +213,16 @@ def test_policy_opens_declared_names_alone():
     names = [f"https://{'a' * 60}.{number}.example" for number in range(20)]
     with pytest.raises(mcp_apps.NoApp, match="4 kB"):
         mcp_apps.page_in("ui://a", page(_meta={"ui": {"csp": {"resourceDomains": names}}}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"mimeType": "text/html"}, {"mimeType": None}, {"text": None, "blob": "?"}, {"text": None, "blob": "/w=="}],
+)
+def test_page_is_utf_8_html_of_its_type(given: dict[str, object]):
+    with pytest.raises(mcp_apps.NoApp):
+        mcp_apps.page_in("ui://a", page(**given))
+    assert mcp_apps.page_in("ui://a", page())[0] == "<p>a"
+    assert mcp_apps.page_in("ui://a", page(text=None, blob="PHA+YQ=="))[0] == "<p>a"
+    with pytest.raises(mcp_apps.NoApp):
+        mcp_apps.page_in("ui://a", {})

@@ -1,20 +1,20 @@
-"""A worker takes steps with tools until it has an answer."""
+"""A worker takes steps with tools, its own and its client's, until it has an answer."""
 
 import asyncio
+import json
 import sys
-import threading
+from typing import Any
 
 import pytest
 
 from agentkit import (
     AgentFailure,
+    CallClient,
     Completed,
     Failed,
     HandlerError,
     InputRequired,
     Message,
-    Progress,
-    Stopped,
     SyncTaskContext,
     TaskContext,
     Thought,
@@ -28,7 +28,7 @@ from agentkit import (
     tool,
 )
 from agentkit.llm import AgentTool, LlmWorker
-from tests.model_agents.agents import handler_of
+from tests.model_agents.agents import double, handler_of
 from tests.model_agents.endpoint import Endpoint, calls, hangs, says
 
 
@@ -84,15 +84,6 @@ async def test_tools_are_called_and_their_results_go_back(endpoint: Endpoint):
     assert (run.text, run.outcome.message) == ("", "21°"), "without streaming, the last words are the answer"
 
 
-async def test_a_clients_instructions_follow_the_workers(endpoint: Endpoint):
-    endpoint.usual = says("ok")
-    wire = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
-    for instructions in ("Rhyme.", {"no": "text"}):
-        await LlmWorker("Help.").run(message=Message.from_wire({**wire, "metadata": {"instructions": instructions}}))
-    told, untold = (" ".join(text for role, text in endpoint.said(at) if role == "system") for at in (0, 1))
-    assert (told[:5], told[-6:], untold) == ("Help.", "Rhyme.", "Help.")
-
-
 async def test_tools_are_described_by_signature_and_docstring(endpoint: Endpoint):
     @tool(name="loudly", description="Louder!")
     def renamed(text: str, task: SyncTaskContext) -> str:
@@ -107,35 +98,8 @@ async def test_tools_are_described_by_signature_and_docstring(endpoint: Endpoint
     assert list(found["loudly"]["parameters"]["properties"]) == ["text"]
     descriptions = [found[name]["description"] for name in ("weather", "loudly", "ask_poet")]
     assert descriptions == ["The weather to come.", "Louder!", "Writes poems."]
-    assert len(AgentTool("a" * 63, "").name) == 64, "which every endpoint takes"
-
-    def silent(text: str) -> str:
-        return text
-
-    for unfit, told in ((lambda text: text, "A tool needs a name"), (silent, "The tool silent needs a docstring")):
-        with pytest.raises(HandlerError, match=told):
-            await LlmWorker("Help.", [unfit]).run(message="x")
-
-
-async def test_tools_run_in_parallel_with_the_task(endpoint: Endpoint):
-    both = threading.Barrier(2, timeout=20)
-
-    def shout(text: str, task: SyncTaskContext) -> str:
-        """Says it loudly."""
-        both.wait()
-        task.progress(f"in {threading.current_thread().name.partition('_')[0]}")
-        return text.upper()
-
-    async def whisper(task: TaskContext, text: str) -> str:
-        """Says it softly."""
-        await asyncio.to_thread(both.wait)
-        await task.progress("psst")
-        return text.lower()
-
-    endpoint.replies = [calls(("shout", {"text": "Hi"}), ("whisper", {"text": "Hi"})), says("done")]
-    run = await helped(shout, whisper)
-    assert {one.text for one in run.emissions if isinstance(one, Progress)} == {"in tool", "psst"}
-    assert set(told_to(endpoint)) == {"HI", "hi"}
+    with pytest.raises(HandlerError, match="A tool needs a name"):
+        await LlmWorker("Help.", [lambda text: text]).run(message="x")
 
 
 async def test_errors_and_long_results_go_back_cut(endpoint: Endpoint):
@@ -154,15 +118,11 @@ async def test_errors_and_long_results_go_back_cut(endpoint: Endpoint):
     endpoint.replies = [calls(("explode", {}), ("leave", {}), ("book", {})), says("That did not work.")]
     run = await helped(explode, leave, book)
     left, result = sorted(str(one.result) for one in results_of(run) if one.is_error)
-    assert "SystemExit" in left
-    assert result.startswith("RuntimeError: boom boom")
-    assert len(result) < 1100
+    assert ("SystemExit" in left, result[:22], len(result) < 1100) == (True, "RuntimeError: boom boo", True)
     assert isinstance(run.outcome, Completed)
     _, told, cut = sorted(told_to(endpoint), key=len)
-    assert "RuntimeError: boom" in told
-    assert len(told) < 1300
+    assert ("RuntimeError: boom" in told, len(told) < 1300) == (True, True)
     assert cut.endswith("[the first 100000 of 500000 characters]")
-    assert len(cut) < 101_000
 
 
 async def test_wrong_arguments_and_unknown_tools_go_back(endpoint: Endpoint):
@@ -178,15 +138,14 @@ async def test_wrong_arguments_and_unknown_tools_go_back(endpoint: Endpoint):
     assert [one.is_error for one in results_of(run)] == [True] * 3
 
 
-@pytest.mark.parametrize("in_a_thread", [False, True])
-async def test_a_stop_ends_the_models_request(endpoint: Endpoint, in_a_thread):
+async def test_a_stop_ends_the_models_request(endpoint: Endpoint):
     def in_thread(task: SyncTaskContext) -> str:
         return LlmWorker("Help.").sync(task)
 
     endpoint.replies = [hangs("It ", *["is "] * 2000)]  # mostly unread
     recorder = testing.Recorder()
     task = testing.task_for(testing.user_message("x"), recorder)
-    handler = handlers.as_handler(in_thread if in_a_thread else handler_of(LlmWorker("Help.")))
+    handler = handlers.as_handler(in_thread)
     driven = asyncio.create_task(runner.drive(handler, task))
     await asyncio.wait_for(recorder.heard.wait(), 20)
     driven.cancel()
@@ -194,24 +153,6 @@ async def test_a_stop_ends_the_models_request(endpoint: Endpoint, in_a_thread):
         await driven
     assert await asyncio.to_thread(endpoint.hung_up.wait, 10)
     assert recorder.text.startswith("It")
-
-
-async def test_a_stop_in_a_tool_asks_no_more(endpoint: Endpoint):
-    async def stop(task: TaskContext) -> str:
-        """Stops the task."""
-        task.stop_signal.set()
-        return "stopped"
-
-    async def stopped(task: TaskContext) -> str:
-        """Is stopped."""
-        raise Stopped
-
-    for tool_, called in ((stop, [("stop", {})]), (stopped, [("stopped", {}), ("weather", {"city": "Rome"})])):
-        endpoint.replies, endpoint.requests[:] = [calls(*called), says("never")], []
-        task = testing.task_for(testing.user_message("x"), testing.Recorder())
-        with pytest.raises(Stopped):
-            await LlmWorker("Help.", [tool_, weather]).run(task)
-        assert len(endpoint.requests) == 1
 
 
 async def test_it_is_told_a_conversation_thread_or_message(endpoint: Endpoint):
@@ -284,10 +225,82 @@ async def test_an_answered_agents_call_goes_on(endpoint: Endpoint):
     assert run.memory == {}
 
 
-async def test_calls_named_alike_are_told_apart(endpoint: Endpoint):
-    again = calls(("weather", {"city": "Rome"}), prefix="call")
-    endpoint.replies = [again, again, says("ok")]
-    run = await helped(weather)
-    called = [one.call_id for one in run.emissions if isinstance(one, ToolCall)]
-    assert called == [one.call_id for one in results_of(run)]
-    assert len(set(called)) == 2
+TOOL = {"name": "weather", "description": "The weather.", "parameters": {"type": "object", "properties": {"city": {}}}}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def said(text: str, **wishes: Any) -> Message:
+    return Message.from_wire({"role": "ROLE_USER", "parts": [{"text": text}], "metadata": {"client": wishes}})
+
+
+def given(*results: Any, **wishes: Any) -> dict[str, Any]:
+    data = {"toolResults": [{"callId": call["id"], "result": result} for call, result in results]}
+    return {"role": "ROLE_USER", "parts": [{"data": data}], "metadata": {"client": wishes} if wishes else {}}
+
+
+def handler(*tools: Any, **options: Any):
+    return handler_of(LlmWorker("Help.", [double, *tools], **options))
+
+
+async def test_a_clients_tool_waits_for_its_result(endpoint: Endpoint):
+    endpoint.replies = [calls(("weather", {"city": "Rome"})), says("20°.")]
+    asked = await testing.run(handler(), said("Weather?", tools=[TOOL], mustCall=["weather"]))
+    assert isinstance(asked.outcome, CallClient)
+    [call] = asked.outcome.calls
+    assert (call["name"], call["arguments"]) == ("weather", {"city": "Rome"})
+    run = await asked.answer(given((call, {"degrees": 20}), tools=[TOOL]))
+    assert run.outcome.message == "20°."
+    assert [one.get("tool_choice", "auto") == "auto" for one in endpoint.requests] == [False, True], "demanded once"
+    result = endpoint.requests[1]["messages"][-1]
+    assert (result["role"], '{"degrees": 20}' in result["content"]) == ("tool", True)
+
+
+@tool(needs_approval=True)
+def erase(name: str) -> str:
+    """Erases a file."""
+    return f"{name} is gone"
+
+
+async def test_own_and_approved_tools_work_beside_the_clients(endpoint: Endpoint):
+    wanted = ("weather", {}), ("double", {"number": 4}), ("erase", {"name": "a.txt"})
+    endpoint.replies = [calls(*wanted), calls(("weather", {})), says("Done.")]
+    first = await testing.run(handler(erase), said("All.", tools=[TOOL]))
+    assert not isinstance(first.outcome, CallClient), "people approve before the client is asked"
+    second = await first.answer("approve")
+    third = await second.answer(given((second.outcome.calls[0], "cold")))
+    fourth = await third.answer(given((third.outcome.calls[0], "warm")))
+    assert fourth.said == "Done."
+    results = " ".join(one["content"] for one in endpoint.requests[2]["messages"] if one["role"] == "tool")
+    assert all(word in results for word in ("cold", "8", "a.txt is gone", "warm"))
+
+
+async def test_an_answer_has_the_clients_form(endpoint: Endpoint):
+    endpoint.replies = [calls(("final_result", {"town": "Rome"})), calls(("final_result", {"city": "Rome"}))]
+    run = await testing.run(handler(), said("Where?", output={"name": "place", "schema": SCHEMA}))
+    assert json.loads(run.said) == {"city": "Rome"}
+    assert len(endpoint.requests) == 2, "an unfit answer is asked for again"
+
+
+async def test_settings_reach_the_model_within_the_agents_limit(endpoint: Endpoint):
+    endpoint.replies = [says("Yes.")]
+    wishes = {"max_tokens": 500, "stop_sequences": ["."], "seed": 7}
+    await testing.run(handler(settings={"max_tokens": 100}), said("Hi.", settings=wishes))
+    body = endpoint.requests[0]
+    sent = body.get("max_tokens") or body.get("max_completion_tokens")
+    assert (sent, body["stop"], body["seed"]) == (100, ["."], 7)
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"settings": {"extra_body": {"model": "dear"}, "extra_headers": {"X": "y"}, "timeout": 9}},
+        {"settings": {"max_tokens": "x", "stop_sequences": [1], "seed": True, "temperature": None}},
+        {"settings": "x"},
+        {"tools": 5},
+    ],
+)
+async def test_impossible_wishes_are_ignored(endpoint: Endpoint, wishes: Any):
+    endpoint.usual = says("Yes.")
+    await testing.run(handler(), said("Hi."))
+    assert (await testing.run(handler(), said("Hi.", **wishes))).said == "Yes."
+    assert endpoint.requests[0] == endpoint.requests[1]

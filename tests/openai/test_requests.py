@@ -59,7 +59,7 @@ async def test_closed_agent_is_like_an_absent_one(post, client, closed):
             await client.models.retrieve(model)
 
 
-@pytest.mark.parametrize("key", ["", "parley_000000000000_wrong", "sk-something"])
+@pytest.mark.parametrize("key", ["", "sk-something"])
 async def test_unknown_key_is_told_nothing(post, greeting, key):
     status, error = await post(CHAT, {"model": "greeting", "messages": HELLO}, key)
     assert (status, error["type"]) == (401, "authentication_error")
@@ -82,27 +82,18 @@ CHATTING = {"model": "speaking", "messages": HELLO}
     [
         (CHAT, {"messages": HELLO}, "model"),
         (CHAT, {"model": "speaking"}, "messages"),
-        (CHAT, {"model": "speaking", "messages": []}, "messages"),
         (CHAT, {"model": "speaking", "messages": [*HELLO, {"role": "assistant", "content": "x"}]}, "messages"),
         (CHAT, {**CHATTING, "n": 2}, "n"),
-        (CHAT, {**CHATTING, "stop": 5}, "stop"),
         (CHAT, {"model": "speaking", "messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
         (CHAT, {"model": "speaking", "messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0].type"),
         (CHAT, {**CHATTING, "tool_choice": "required"}, "tool_choice"),
-        (CHAT, {**CHATTING, "tool_choice": {"type": "odd"}}, "tool_choice"),
         (CHAT, {**CHATTING, "max_tokens": 0}, "max_tokens"),
         (CHAT, {**CHATTING, "response_format": {"type": "json_object"}}, "response_format"),
-        (CHAT, {**CHATTING, "response_format": {"type": "odd"}}, "response_format"),
         (RESPONSES, {"model": "speaking", "input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format"),
-        (RESPONSES, {"model": "speaking", "input": "x", "conversation": 5}, "conversation"),
         (RESPONSES, {"model": "speaking", "input": [{"role": "odd", "content": "x"}]}, "input[0].role"),
-        (CHAT, {**CHATTING, "metadata": {"session": 1}}, "metadata.session"),
         (CHAT, {**CHATTING, "stream": True, "metadata": {"session": "a\nb"}}, "metadata.session"),
-        (RESPONSES, {"model": "speaking", "input": "x", "user": f"session:{'a' * 300}"}, "metadata.session"),
-        (CHAT, holding("odd"), "content.type"),
         (CHAT, holding("file", file={"file_id": "f"}), "file_data"),
         (CHAT, holding("image_url", image_url={"url": "http://127.0.0.1/"}), "content[0].url"),
-        (RESPONSES, {"model": "speaking"}, "input"),
         (RESPONSES, {"model": "speaking", "input": 5}, "input"),
     ],
 )

@@ -3,8 +3,6 @@
 import openai
 import pytest
 
-from apps.optional.openai.requests import Message
-from apps.optional.openai.threads import resolved
 from apps.record.models import Context
 from parley import db
 from tests.doors import agents
@@ -25,15 +23,12 @@ async def test_a_response_goes_on_with_the_previous_one(client, speaking, worker
     assert await db.run(Context.objects.count) == 1
 
 
-async def test_next_response_answers_a_question(client, speaking, worker):
+async def test_questions_are_answered_and_tools_shown(client, speaking, worker):
     asked = await respond(client, "ask")
     assert asked.output_text == "Which word?"
     told = await respond(client, "blue", previous_response_id=asked.id)
     assert told.output_text == "It was blue."
     assert (await client.responses.retrieve(asked.id)).output_text == "Which word?"
-
-
-async def test_tools_are_shown_as_a_servers(client, speaking, worker):
     call, message = (await respond(client, "tool")).output
     assert (call.type, call.name, call.arguments, call.output, call.status) == (
         "mcp_call", "weather", '{"city":"Oslo"}', '{"degrees":3}', "completed",
@@ -59,56 +54,35 @@ def user(text):
     return {"role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-async def test_references_stand_for_what_was_answered(client, speaking, worker):
+async def test_references_stand_for_own_answers(client, openai_for, bob_key, speaking, worker):
     first = await respond(client, [user("hello")])
     reference = {"type": "item_reference", "id": first.output[0].id}
     assert (await respond(client, [user("hello"), reference, user("again")])).output_text == (
         "again | user: hello | agent: hello"
     )
     assert await db.run(Context.objects.count) == 1
-
-
-async def test_references_to_others_answers_stand_for_nothing(client, openai_for, bob_key, speaking, worker):
-    mine = await respond(client, [user("secret")])
-    for key in (mine.output[0].id, "msg_" + "0" * 32 + "_4", "rs_1"):
+    for key in (first.output[0].id, "rs_1"):
         given = [user("hello"), {"type": "item_reference", "id": key}, user("again")]
         assert (await respond(openai_for(bob_key), given)).output_text == "again | user: hello"
 
 
-def test_many_references_take_one_query(ada, django_assert_num_queries):
-    given = [Message(role="assistant", reference=f"msg_{number:032x}_1") for number in range(20)]
-    with django_assert_num_queries(1):
-        assert resolved(ada.principal, given) == given
-
-
+MCP_CALL = {"server_label": "s", "name": "n", "arguments": "{}", "output": "12", "error": None}
 ITEMS = [
     {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
-    {
-        "type": "mcp_call",
-        "id": "mcp_1",
-        "server_label": "s",
-        "name": "n",
-        "arguments": "{}",
-        "output": "12",
-        "error": None,
-    },
+    {"type": "mcp_call", "id": "mcp_1", **MCP_CALL},
     {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "noon"}]},
-    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
     {"type": "something_new", "value": 5},
     {"role": "assistant", "content": [{"type": "output_text", "text": "Noon."}]},
-    {"type": "output_text", "text": "Noon."},
     {"role": "assistant", "content": None},
-    {"role": "assistant", "content": []},
     {"role": "user", "content": ""},
-    {"role": "user", "content": None},
 ]
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.get("type", "message"))
-async def test_items_of_all_types_are_taken(client, speaking, worker, item):
-    answered = await respond(client, [user("What time is it?"), item, user("And now?")])
-    assert "And now?" in answered.output_text
+async def test_items_of_all_types_are_taken(client, speaking, worker):
+    for item in ITEMS:
+        answered = await respond(client, [user("What time is it?"), item, user("And now?")])
+        assert "And now?" in answered.output_text, item
 
 
 async def test_a_conversation_is_a_session(client, speaking, worker):

@@ -44,30 +44,14 @@ async def test_chat_runs_the_clients_tool(client, modeled, worker, endpoint):
     [call] = first.message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ROME
     thread = [*HELLO, first.message.model_dump(exclude_none=True), result(call)]
-    second = (await chat(client, thread, tools=[CHAT_TOOL])).choices[0].message.content
-    assert second == "20°."
+    second, again = [(await chat(client, thread, tools=[CHAT_TOOL])).choices[0].message.content for _ in range(2)]
+    assert second == again == "20°.", "sent twice, results count once"
     assert "20 degrees" in endpoint.requests[1]["messages"][-1]["content"]
     later = [*thread, {"role": "assistant", "content": second}, {"role": "user", "content": "And in words?"}]
     assert (await chat(client, later)).choices[0].message.content == "Mild."
     assert await db.run(Context.objects.count) == 1
     [key] = await db.run(list, Context.objects.values_list("pk", flat=True))
     assert await db.run(projection.differences, key) == []
-
-
-async def test_chat_streams_calls_of_the_clients_tools(client, modeled, worker, endpoint):
-    endpoint.replies = [calls(ROME, ("weather", {"city": "Oslo"}), text="Let me see.")]
-    async with client.chat.completions.stream(model="modeled", messages=HELLO, tools=[CHAT_TOOL]) as stream:
-        choice = (await stream.get_final_completion()).choices[0]
-    assert (choice.finish_reason, choice.message.content) == ("tool_calls", "Let me see.")
-    assert [json.loads(one.function.arguments)["city"] for one in choice.message.tool_calls] == ["Rome", "Oslo"]
-
-
-async def test_results_sent_twice_count_once(client, modeled, worker, endpoint):
-    endpoint.replies = [calls(ROME), says("20°.")]
-    message = (await chat(client, HELLO, tools=[CHAT_TOOL])).choices[0].message
-    thread = [*HELLO, message.model_dump(exclude_none=True), result(message.tool_calls[0])]
-    answers = [(await chat(client, thread, tools=[CHAT_TOOL])).choices[0].message.content for _ in range(2)]
-    assert answers == ["20°.", "20°."]
 
 
 async def test_results_sent_again_after_a_failure_start_anew(client, modeled, worker, endpoint):
@@ -104,15 +88,6 @@ async def test_a_response_runs_the_clients_tool(client, modeled, worker, endpoin
     assert second.output_text == "20°."
 
 
-async def test_a_whole_input_goes_on_with_a_call(client, modeled, worker, endpoint):
-    endpoint.replies = [calls(ROME), says("20°.")]
-    first = await respond(client, HELLO, tools=[TOOL])
-    items = [one.model_dump(exclude_none=True) for one in first.output]
-    output = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "20 degrees"}
-    assert (await respond(client, [*HELLO, *items, output], tools=[TOOL])).output_text == "20°."
-    assert await db.run(Task.objects.count) == 1
-
-
 async def test_a_demanded_tool_is_called(client, modeled, worker, endpoint):
     endpoint.replies = [calls(ROME)]
     choice = {"type": "function", "function": {"name": "weather"}}
@@ -121,12 +96,8 @@ async def test_a_demanded_tool_is_called(client, modeled, worker, endpoint):
     with pytest.raises(openai.BadRequestError) as refused:
         await chat(client, HELLO, tools=[CHAT_TOOL], tool_choice={"type": "function", "function": {"name": "other"}})
     assert refused.value.param == "tool_choice"
-
-
-@pytest.mark.parametrize("tool", [{"name": "a b"}, {"name": 5}, {"name": "a", "parameters": 5}])
-async def test_a_wrong_tool_is_named(client, modeled, tool):
     with pytest.raises(openai.BadRequestError) as refused:
-        await chat(client, HELLO, tools=[{"type": "function", "function": tool}])
+        await chat(client, HELLO, tools=[{"type": "function", "function": {"name": "a b"}}])
     assert refused.value.param.startswith("tools[0].")
 
 
@@ -136,15 +107,6 @@ async def test_answers_have_the_form_that_is_asked_for(client, modeled, worker, 
     assert parsed.output_parsed == Place(city="Rome")
     chatted = await client.chat.completions.parse(model="modeled", messages=HELLO, response_format=Place)
     assert chatted.choices[0].message.parsed == Place(city="Rome")
-
-
-async def test_settings_reach_the_model(client, modeled, worker, endpoint):
-    endpoint.replies = [says("Yes."), says("Yes.")]
-    await chat(client, HELLO, max_tokens=50, stop="END", seed=7, temperature=0.5)
-    await respond(client, "Hi.", max_output_tokens=60)
-    first, second = endpoint.requests
-    assert (first["stop"], first["seed"], first["temperature"]) == (["END"], 7, 0.5)
-    assert [one.get("max_tokens") or one.get("max_completion_tokens") for one in (first, second)] == [50, 60]
 
 
 async def test_an_answer_that_was_cut_off_says_so(client, modeled, worker, endpoint):

@@ -70,21 +70,6 @@ async def test_names_need_only_public_addresses():
     await Guard(Allowed.read(["127.0.0.0/8", "::1"])).vet("http://localhost/")
 
 
-async def test_names_without_an_address_are_unreachable(monkeypatch):
-    async def failing(name, port):
-        raise OSError("no such host")
-
-    async def never(name, port):
-        await asyncio.Event().wait()
-
-    for resolve in (failing, resolving(), resolving("not an address")):
-        with pytest.raises(Unreachable, match=r"example\.com cannot be resolved"):
-            await Guard(resolve=resolve).vet("https://example.com/")
-    monkeypatch.setattr("parley.outbound.targets.LOOK_UP_SECONDS", 0.01)
-    with pytest.raises(TooSlow, match="longer than"):
-        await Guard(resolve=never).vet("https://example.com/")
-
-
 async def test_opened_networks_and_names_are_open_alone():
     network = opening("10.0.0.0/8", "fd00::/8", to=("10.9.9.9", "fd12::1"))
     for url in ("http://10.1.2.3/", "http://[fd12::1]/", "http://models.internal/"):
@@ -139,3 +124,18 @@ def test_entries_that_mean_nothing_are_refused():
         with pytest.raises(ValueError, match=r"\w"):
             Allowed.read([entry])
     assert Allowed.read(["", "  "]).is_empty
+
+
+async def test_names_without_an_address_are_unreachable(monkeypatch):
+    async def failing(name, port):
+        raise OSError("no such host")
+
+    async def never(name, port):
+        await asyncio.Event().wait()
+
+    for resolve in (failing, resolving(), resolving("not an address")):
+        with pytest.raises(Unreachable, match=r"example\.com cannot be resolved"):
+            await Guard(resolve=resolve).vet("https://example.com/")
+    monkeypatch.setattr("parley.outbound.targets.LOOK_UP_SECONDS", 0.01)
+    with pytest.raises(TooSlow, match="longer than"):
+        await Guard(resolve=never).vet("https://example.com/")

@@ -188,7 +188,9 @@ def serving(port: int = 0) -> Iterator[Scripted]:
 def serving_app(app: Starlette, port: int = 0) -> Iterator[str]:
     """Its URL, with a slash at the end, while it is served in a thread."""
     listening = socket.create_server(("127.0.0.1", port))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, log_level="critical", timeout_graceful_shutdown=1, lifespan="off")
+    )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     try:

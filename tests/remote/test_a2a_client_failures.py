@@ -6,18 +6,13 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
-import hypothesis
 import pytest
-from hypothesis import strategies as st
 
 from apps.remote import a2a_client, errors
 from apps.remote.a2a_client import Peer
-from apps.remote.cards import choose_interface
-from parley import outbound
 from tests.outbound.receiving import Answering, Server, server
 from tests.remote.reaching import JSON, answer, card_at, event, head, said, stream, task
 
@@ -89,28 +84,19 @@ SILENT = "fell silent"
 WRONG = {
     # answer: (bytes, error message)
     "not JSON": (head() + b"<html>", "not JSON"),
-    "no UTF-8": (head() + b'"\xff\xfe"', "not UTF-8"),
     "NaN": (head() + b'{"jsonrpc": "2.0", "result": {"task": NaN}}', "NaN"),
-    "a key twice": (head() + b'{"result": 1, "result": 2}', "twice"),
     "deep nesting": (head() + b"[" * 5000 + b"]" * 5000, "nested"),
-    "very deep nesting": (head() + b"[" * 200_000 + b"]" * 200_000, "values|nested"),
-    "a number without end": (head() + b'{"result": ' + b"9" * 5000 + b"}", "digits"),
     "neither result nor error": (head() + b'{"jsonrpc": "2.0", "id": 1}', "neither"),
     "a result of another shape": (answer({"task": "t-1"}), "form|without an id"),
     "nothing of the four": (answer({}), "exactly one"),
+    "a task without a state": (answer({"task": {"id": "t-1"}}), "without a state"),
     "two of the four": (answer({"task": task(), "message": {"messageId": "m", "parts": []}}), "form|exactly one"),
     "a task without an id": (answer({"task": {"status": {"state": "TASK_STATE_WORKING"}}}), "without an id"),
-    "a task without a state": (answer({"task": {"id": "t-1"}}), "without a state"),
     "a huge id": (answer({"task": task() | {"id": "t" * 10_000}}), "cannot be kept"),
-    "an id with control characters": (answer({"task": task() | {"id": "t\n"}}), "cannot be kept"),
     "an event of garbage": (SSE + event(TASK) + b"data: {{{\n\n", "not JSON"),
     "another task": (stream(TASK, {"task": task() | {"id": "t-2"}}), "another task"),
     "a redirect": (head("text/plain", "Location: http://10.0.0.1/", status="307 Temporary Redirect"), "redirect"),
     "a bomb": (head("application/json", "Content-Encoding: gzip") + gzip.compress(b"0" * 50_000_000), "unpack|larger"),
-    "a bomb in a stream": (
-        head("text/event-stream", "Content-Encoding: gzip") + gzip.compress(b"data: " + b"0" * 50_000_000),
-        "unpack|more than",
-    ),
     "a head without end": (b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 20_000, "head|cannot be reached|broke off"),
 }  # fmt: skip
 
@@ -126,13 +112,10 @@ async def test_wrong_answers_are_told(name):
 
 HANGING = {
     "before an answer": then(None),
-    "within a body": then(head(length=100), b'{"json', None),
     "after the head of a stream": then(SSE, None),
     "within an event": then(SSE, event(TASK), event(WORKING)[:-10], None),
-    "between events": then(SSE, event(TASK), None),
     "a body that drips": dripped(head(length=10_000), b" "),
     "an event that drips in lines": dripped(SSE + event(TASK) + b"data: {\n", b"data:\n: on\n"),
-    "a comment that drips": dripped(SSE + event(TASK) + b": ", b"x"),
 }
 
 
@@ -142,28 +125,6 @@ async def test_silence_and_drips_are_cut_off():
         assert isinstance(error, errors.CutOff), stage
         assert SILENT in str(error) or "in time" in str(error), stage
         assert (error.was_sent, error.is_transient) == (None, True), stage
-    _, error = await outcome_of(dripped(b"HTTP/1.1 200 OK\r\nX-A: ", b"x"))
-    assert isinstance(error, errors.CutOff)
-
-
-async def test_comments_keep_a_quiet_stream_open():
-    events = then(SSE, event(TASK), *[0.05, b": still there\n\n"] * 16, event(DONE))
-    came, error = await outcome_of(events)
-    assert (came, error) == ([TASK, DONE], None)
-
-
-async def test_streams_that_break_off_differ_from_ended_ones():
-    events = [TASK, WORKING, CHUNK, DONE]
-    for kept in range(4):
-        came, error = await outcome_of(stream(*events[:kept]))
-        assert [list(one) for one in came] == [list(one) for one in events[:kept]]
-        assert error is None  # the agent is asked whether the task ended
-    first = event(TASK)
-    chunked = head("text/event-stream", "Transfer-Encoding: chunked") + b"%x\r\n%b\r\n" % (len(first), first)
-    came, error = await outcome_of(chunked + b"40\r\ndata: ")
-    assert came == [TASK]
-    assert isinstance(error, errors.CutOff)
-    assert "broke off" in str(error)
 
 
 async def test_lines_answers_and_streams_have_a_largest_size(settings):
@@ -177,74 +138,28 @@ async def test_lines_answers_and_streams_have_a_largest_size(settings):
     assert len(came) > 10
 
 
-def with_metadata(value: Any) -> JSON:
-    return {"task": task(metadata={"x": value})}
-
-
-def at_time(*timestamp: Any) -> JSON:
-    named = dict(zip(["timestamp"], timestamp, strict=False))
-    return {"task": task() | {"status": {"state": "TASK_STATE_WORKING", **named}}}
-
-
-def with_parts(**part: Any) -> JSON:
-    return {"task": task("TASK_STATE_PAUSED", artifacts=[{"artifactId": "a", "colour": "blue", "parts": [part]}])}
+def at_time(timestamp: str) -> JSON:
+    return {"status": {"state": "TASK_STATE_WORKING", "timestamp": timestamp}}
 
 
 READ = {
     # name: (what is sent, how it is read)
     "no zone": (at_time("2026-11-21T16:38:10.123456"), at_time("2026-11-21T16:38:10.123456Z")),
-    "a zone": (at_time("2026-11-21T18:38:10+02:00"), at_time("2026-11-21T16:38:10Z")),
-    "no time": (at_time("yesterday"), at_time()),
-    "a number for a time": (at_time(12345), at_time()),
-    "a time beyond all": (at_time("9999-12-31T23:59:59-10:00"), at_time()),
-    "line separators": (with_metadata("a\u2028b\x85c"), with_metadata("a\u2028b\x85c")),
-    "a text of commas": (with_metadata(',[{"' * 5000), with_metadata(',[{"' * 5000)),
-    "numbers": (with_metadata([2**60 + 1, 1, 0.5]), with_metadata([2**60 + 1, 1, 0.5])),
-    "unstorable text": (with_metadata("\0\ud800"), with_metadata("\ufffd\ufffd")),
-    "unknown fields": (with_parts(hologram={"x": 1}, media_type="x/y"), with_parts(hologram={"x": 1}, mediaType="x/y")),
-    "unknown events": ({"task": task(progress=1), "hint": [1]}, {"task": task(progress=1), "hint": [1]}),
+    "a time beyond all": (at_time("9999-12-31T23:59:59-10:00"), {"status": {"state": "TASK_STATE_WORKING"}}),
+    "numbers": ({"metadata": {"x": [2**60 + 1, 1, 0.5]}},) * 2,
+    "unstorable text": ({"metadata": {"x": "\0\ud800"}}, {"metadata": {"x": "\ufffd\ufffd"}}),
+    "unknown fields": ({"hologram": {"x": 1}, "context_id": "c"}, {"hologram": {"x": 1}, "contextId": "c"}),
 }
 
 
 @pytest.mark.parametrize("name", READ)
-async def test_answers_are_read_as_they_are_meant(name, settings):
-    settings.REMOTE_ANSWER_VALUES = 1000
+async def test_answers_are_read_as_they_are_meant(name):
     sent, meant = READ[name]
-    text = json.dumps({"result": sent}, ensure_ascii="separators" not in name)
-    [came], error = await outcome_of(SSE + f"data: {text}\n\n".encode())
-    assert error is None
-    assert (came, repr(came["task"].get("metadata"))) == (meant, repr(meant["task"].get("metadata")))
-
-
-async def test_answers_of_many_values_are_refused(settings):
-    settings.REMOTE_ANSWER_VALUES = 1000
-    _, error = await outcome_of(answer(with_metadata([[]] * 1000)))
-    assert isinstance(error, errors.Misbehaved)
-    assert "1000 values" in str(error)
-
-
-async def test_one_answer_may_stand_for_a_stream():
-    done = {"task": task("TASK_STATE_COMPLETED")}
-    assert await outcome_of(answer(done)) == ([done], None)
-    _, error = await outcome_of(stream(TASK), streams=False)
-    assert isinstance(error, errors.Misbehaved)
-    came, error = await outcome_of(stream(TASK, DONE, WORKING))  # events after the end are passed on
-    assert (len(came), error) == (3, None)
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-async def test_events_may_have_any_line_ends_and_pieces(end):
-    pretty = json.dumps({"result": TASK}, indent=1).encode().split(b"\n")
-    sent = b"".join(b"data: " + line + end for line in pretty) + b"event:x" + end + b"id:7" + end + end
-
-    async def bytewise(_: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(SSE)
-        for at in range(len(sent)):
-            writer.write(sent[at : at + 1])
-            await writer.drain()
-            await asyncio.sleep(0)
-
-    assert await outcome_of(bytewise) == ([TASK], None)
+    named = {key: value for key, value in task().items() if "context_id" not in sent or key != "contextId"}
+    [came], error = await outcome_of(SSE + f"data: {json.dumps({'result': {'task': named | sent}})}\n\n".encode())
+    assert (error, came, repr(came["task"].get("metadata"))) == (
+        None, {"task": task() | meant}, repr(meant.get("metadata")),
+    )  # fmt: skip
 
 
 OLD_TASK = {
@@ -267,14 +182,6 @@ async def test_messages_go_out_unchanged_with_large_numbers(version):
         assert (json.dumps(params["message"]), params["tenant"]) == (json.dumps(message), "acme")
     else:
         assert came["task"]["artifacts"][0]["parts"][0]["data"] == {"id": 2**60 + 1, "half": 0.5, "one": 1}
-
-
-@pytest.mark.parametrize("data", [{"a": 2**60 + 1, "b": 2**60 + 2}, {"a": 10**399}])
-async def test_numbers_that_would_change_are_not_sent(data):
-    async with reached(answer(OLD_TASK), version="0.3", streams=False) as (peer, serving):
-        with pytest.raises(errors.Unsendable):
-            [one async for one in peer.send(said("hello", parts=[{"data": data}]))]
-    assert serving.requests == []
 
 
 def refused(status: str, *headers: str, body: bytes = b"") -> bytes:
@@ -301,14 +208,10 @@ ERRORS: dict[str, tuple[bytes | Answering, str, dict[str, Any]]] = {
     # answer: (bytes, error, its attributes)
     "a code of A2A": (rpc_error(code=-32001, message="gone"), "Refused", {"reason": "TASK_NOT_FOUND", "said": "gone"}),
     "a reason": (rpc_error(code=-32050, message="no", data=[REASON]), "Refused", {"reason": "OUT_OF_CHEESE"}),
-    "an unknown code": (rpc_error(code=-32050), "Refused", {"reason": "JSONRPC_-32050"}),
     "an error in a stream": (SSE + event_of_error(code=-32603, message="x"), "Refused", {"reason": "INTERNAL_ERROR"}),
-    "a bare status": (refused("418 Teapot"), "Refused", {"reason": "HTTP_418", "status": 418, "was_sent": True}),
     "a server that broke": (refused("502 Bad Gateway"), "Refused", {"is_transient": True, "was_sent": None}),
     "no credential": (refused("401 No", CHALLENGE), "Unauthorized", {"challenge": ASKS, "was_sent": False}),
-    "too little": (refused("403 Forbidden"), "Unauthorized", {"status": 403}),
     "too many": (refused("429 No", "Retry-After: 7"), "Overloaded", LATER),
-    "for years": (refused("429 No", f"Retry-After: {'9' * 20}"), "Overloaded", {"retry_after": 24 * 3600}),
     "until the past": (refused("503 No", PAST), "Overloaded", {"retry_after": 0}),
     "unavailable": (refused("503 No", "Retry-After: soon"), "Overloaded", {"retry_after": None, "was_sent": False}),
     "a proxy that lost the agent": (refused("503 No", body=LOST_BY_PROXY), "Overloaded", {"was_sent": None}),
@@ -326,40 +229,12 @@ async def test_errors_are_told_apart(name):
     assert {name: getattr(error, name) for name in attributes} == attributes
 
 
-async def test_whether_anything_was_sent_is_known():
-    async with server(answer(TASK)) as serving:
-        outbound.configure([])
-        with pytest.raises(errors.Unreachable, match="private network") as refused:
-            async with a2a_client.connect(card_at(serving.url)) as peer:
-                await peer.get("t-1")
-        outbound.configure(["127.0.0.1"])
-    assert (refused.value.was_sent, refused.value.is_transient) == (False, False)
-    assert not serving.requests
-    with pytest.raises(errors.Unreachable) as refused:  # nobody listens any more
-        async with a2a_client.connect(card_at(serving.url)) as peer:
-            await peer.get("t-1")
-    assert (refused.value.was_sent, refused.value.is_transient) == (False, True)
-    _, error = await outcome_of(b"")  # it hangs up without an answer
-    assert isinstance(error, errors.CutOff)
-    assert (error.was_sent, error.is_transient) == (None, True)
-
-
 async def test_streams_go_on_after_the_last_event():
     async with reached(SSE + b"id: 41\n" + event(TASK) + b"id: 42\n" + event(DONE)) as (peer, serving):
         [_, _] = [one async for one in peer.send(said("hello"))]
         assert peer.event_id == "42"
         [_, _] = [one async for one in peer.subscribe("t-1", after=peer.event_id)]
     assert b"last-event-id: 42" in serving.requests[1].lower()
-
-
-async def test_subscriptions_by_get_are_tried_too():
-    async def only_get(request: bytes, writer: asyncio.StreamWriter) -> None:
-        bare = SSE + b"data: %b\n\n" % json.dumps(TASK).encode()
-        writer.write(bare if request.startswith(b"GET") else refused("405 Method Not Allowed"))
-
-    async with reached(only_get, binding="HTTP+JSON") as (peer, serving):
-        assert [one async for one in peer.subscribe("t-1")] == [TASK]
-    assert [request.split()[0] for request in serving.requests] == [b"POST", b"GET"]
 
 
 async def test_answers_about_another_task_are_refused():
@@ -375,54 +250,20 @@ async def test_answers_about_another_task_are_refused():
 
 # Any answer at all
 
-KINDS = ["task", "message", "statusUpdate", "artifactUpdate"]
-WAYS = [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3")]
-WORDS = [
-    *KINDS, "msg", "error", "result", "kind", "id", "taskId", "contextId", "status", "state", "artifact", "artifacts",
-    "artifactId", "parts", "text", "data", "raw", "metadata", "history", "messageId", "role", "timestamp", "final",
-]  # fmt: skip
-VALUES = ["TASK_STATE_WORKING", "working", "task", "message", "status-update", "artifact-update", "ROLE_AGENT", "t-1"]
-# Where an object should be stands an empty list, which protobuf reads as one.
-EMPTY_INSTEAD = task(artifacts=[{"artifactId": "a-1", "parts": [[]]}], history=[[]])
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-anything = st.recursive(
-    scalars | st.text(max_size=4) | st.sampled_from(VALUES),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5),
-    max_leaves=20,
-)
+
+@pytest.mark.parametrize("data", [{"a": 2**60 + 1, "b": 2**60 + 2}, {"a": 10**399}])
+async def test_numbers_that_would_change_are_not_sent(data):
+    async with reached(answer(OLD_TASK), version="0.3", streams=False) as (peer, serving):
+        with pytest.raises(errors.Unsendable):
+            [one async for one in peer.send(said("hello", parts=[{"data": data}]))]
+    assert serving.requests == []
 
 
-@st.composite
-def nearly_right(draw: st.DrawFn) -> JSON:
-    """A task of 1.0 or 0.3 with one odd value."""
-    part: JSON = {"text": "x"}
-    artifact: JSON = {"artifactId": "a", "parts": [part], "metadata": {"n": 1}}
-    made = task(artifacts=[artifact])
-    if draw(st.booleans()):
-        made |= {"kind": "task", "status": {"state": "working"}}
-        part["kind"] = "text"
-    odd: JSON = draw(st.sampled_from([made, made["status"], artifact, part]))
-    odd[draw(st.sampled_from([*odd, *WORDS]))] = draw(anything)
-    return made
+async def test_subscriptions_by_get_are_tried_too():
+    async def only_get(request: bytes, writer: asyncio.StreamWriter) -> None:
+        bare = SSE + b"data: %b\n\n" % json.dumps(TASK).encode()
+        writer.write(bare if request.startswith(b"GET") else refused("405 Method Not Allowed"))
 
-
-@hypothesis.given(way=st.sampled_from(WAYS), streams=st.booleans(), value=anything | nearly_right())
-@hypothesis.example(way=WAYS[0], streams=False, value=EMPTY_INSTEAD)
-@hypothesis.example(way=WAYS[3], streams=True, value=EMPTY_INSTEAD)
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
-def test_any_answer_is_read_or_refused(way, streams, value):
-    card = card_at("http://a.example/", *way, streams=streams)
-    wrapped = value if way[1] == "0.3" else {"task": value}
-    sent = json.dumps({"jsonrpc": "2.0", "id": "1", "result": wrapped} if way[0] == "JSONRPC" else {"task": value})
-    headers = {"Content-Type": "text/event-stream" if streams else "application/json"}
-    text = f"data: {sent}\n\n" if streams else sent
-    always = httpx.MockTransport(lambda _: httpx.Response(200, text=text, headers=headers))
-    peer = Peer(card, choose_interface(card), always, None, {})
-
-    async def ask() -> list[JSON]:
-        return [one async for one in peer.send(said("hello"))]
-
-    with suppress(errors.RemoteError):
-        for came in asyncio.run(ask()):
-            assert len(set(KINDS) & set(came)) == 1
-            json.dumps(came, allow_nan=False).encode()
+    async with reached(only_get, binding="HTTP+JSON") as (peer, serving):
+        assert [one async for one in peer.subscribe("t-1")] == [TASK]
+    assert [request.split()[0] for request in serving.requests] == [b"POST", b"GET"]

@@ -10,16 +10,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.agents.models import Agent
-from apps.agents.negotiation import WorkRequest
 from apps.credentials.admin.credentials import credentials_url
 from apps.remote import circuit_breaker, health_checks
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.models import Check, Checkup, RemoteAgent, RemoteCredential
 from apps.remote.probes import Finding
-from apps.routing import ranking
-from parley import db as database
 from tests.remote.guarded import api_key, card, http, oauth2_scheme, registered
 from tests.remote.registered import remote_agent
 from tests.remote.scripted import serving
@@ -47,39 +43,24 @@ def page_of(client, agent):
     return client.get(reverse("admin:remote_checkup_change", args=[agent.pk])).text
 
 
-def press(client, agent, button, of="checkup"):
-    row = agent.pk if of == "checkup" else agent.remote.pk
-    return client.post(reverse(f"admin:remote_{of}_{button}", args=[row]), {"_form_submitted": "True"})
+def press(client, agent, button):
+    return client.post(reverse(f"admin:remote_checkup_{button}", args=[agent.pk]), {"_form_submitted": "True"})
 
 
 def test_operators_see_checks_and_close_the_breaker(admin_client, far, settings):
     page = page_of(admin_client, far)
+    assert "far.invalid did not &lt;b&gt;answer&lt;/b&gt; in time." in page
     assert page.count("75.0 %") == 2
-    for told in ("far.invalid did not &lt;b&gt;answer&lt;/b&gt; in time.", "closed: calls go through"):
-        assert told in page
-    assert admin_client.get(reverse("admin:remote_checkup_changelist")).text.count("75.0 %") == 2
-    assert "4 checks, oldest first; 1 failed, the slowest of the others took 40 ms" in page
-    settings.REMOTE_BREAKER_FAILURES = 1
-    for of in ("checkup", "remoteagent"):
-        circuit_breaker.record_failure(far, LOST)
-        row = far.pk if of == "checkup" else far.remote.pk
-        assert "open: no call goes through" in admin_client.get(reverse(f"admin:remote_{of}_change", args=[row])).text
-        press(admin_client, far, "close", of)
-        circuit_breaker.admit(far)
-    assert "Calls to Far are allowed again." in page_of(admin_client, far)
-    far.refresh_from_db()
-    assert far.health == "ok"
-
-
-def test_operators_check_at_once_and_set_the_probe(admin_client, far):
     assert claim_rounds(10) == []
     press(admin_client, far, "check_now")
     assert [one.agent for one in claim_rounds(10)] == [far]
-    change = reverse("admin:remote_checkup_change", args=[far.pk])
-    assert admin_client.post(change, {"probe": "Are you there?"}).status_code == 302
-    assert Checkup.objects.get(agent=far).probe == "Are you there?"
-    [*_, check] = Check.objects.all()
-    assert admin_client.post(reverse("admin:remote_check_change", args=[check.pk]), {}).status_code == 403
+    settings.REMOTE_BREAKER_FAILURES = 1
+    circuit_breaker.record_failure(far, LOST)
+    assert "open: no call goes through" in page_of(admin_client, far)
+    press(admin_client, far, "close")
+    circuit_breaker.admit(far)
+    far.refresh_from_db()
+    assert far.health == "ok"
 
 
 def test_viewers_give_no_credential(client, vault):
@@ -90,30 +71,6 @@ def test_viewers_give_no_credential(client, vault):
     assert client.get(credentials_url(vault)).status_code == 403
     assert do(client, vault, "give", scheme="key", key=SECRET).status_code == 403
     assert not RemoteCredential.objects.exists()
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_agents_with_trouble_are_shown_and_rank_lower(ada, client, far, settings):
-    skills = [{"id": "t", "name": "Talk", "description": "Talks.", "tags": []}]
-    await database.run(lambda: remote_agent("near", skills=skills))
-
-    async def ranked(**health):
-        changed = {"skills": skills, "updated_at": timezone.now(), **health}
-        await database.run(lambda: Agent.objects.filter(pk=far.pk).update(**changed))
-        found = await ranking.rank_agents(ada.principal, WorkRequest("talk"))
-        return [(one.agent.slug, one.accepted) for one in found]
-
-    assert await ranked() == [("far", True), ("near", True)]
-    assert await ranked(health="degraded") == [("near", True), ("far", True)]
-    settings.REMOTE_BREAKER_FAILURES = 1
-    await database.run(circuit_breaker.record_failure, far, LOST)
-    assert await ranked() == [("near", True), ("far", False)]
-    await database.run(client.force_login, ada)
-    assert "Does not work now" in (await database.run(client.get, "/find")).text
-    page = (await database.run(client.get, "/agents/far")).text
-    assert "Reachable 75.0 % of the last day, 75.0 % of the last 30 days." in page
-    assert "Next try at" in page
-    assert "far.invalid" not in page
 
 
 # Credentials
@@ -132,10 +89,6 @@ def do(client, agent, what, **fields):
 def test_operators_give_replace_and_remove_credentials(admin_client, admin_user, vault):
     remote = RemoteAgent.objects.create(agent=vault, origin="https://vault.example.org:443")
     own_page = reverse("admin:remote_remoteagent_change", args=[remote.pk])
-    assert "missing: add them" in admin_client.get(own_page).text
-    page = admin_client.get(credentials_url(vault)).text
-    for text in ("https://vault.example.org:443", "API key, in the header X-Key", "Name and password", "User name"):
-        assert text in page
     do(admin_client, vault, "give", scheme="key", key="first-canary")
     shown = do(admin_client, vault, "give", scheme="key", key=SECRET, expires="2099-12-31").text
     assert f"by {admin_user}" in shown
@@ -143,20 +96,15 @@ def test_operators_give_replace_and_remove_credentials(admin_client, admin_user,
     assert (row.values, row.user, row.given_by, row.expires_at.year) == ({"key": SECRET}, None, admin_user, 2099)
     change = reverse("admin:remote_remotecredential_change", args=[row.pk])
     for address in (credentials_url(vault), reverse(LIST), change, own_page):
-        page = admin_client.get(address).text
-        assert "canary" not in page
-        assert "missing: add them" not in page
+        assert "canary" not in admin_client.get(address).text
     entries = LogEntry.objects.filter(user=admin_user, object_id=str(vault.pk))
     assert entries.exists()
     assert "canary" not in str(list(entries.values_list("change_message", flat=True)))
     do(admin_client, vault, "remove", scheme="key")
     assert not RemoteCredential.objects.exists()
-    assert "Each person brings their own key" in do(admin_client, vault, "personal", scheme="key").text
+    do(admin_client, vault, "personal", scheme="key")
     assert [scheme.name for scheme in credentials.personal_schemes(vault)] == ["key"]
-    do(admin_client, vault, "personal", scheme="login")
-    assert "one per person" in admin_client.get(own_page).text
-    for scheme in ("key", "login"):
-        do(admin_client, vault, "common", scheme=scheme)
+    do(admin_client, vault, "common", scheme="key")
     assert not RemoteCredential.objects.exists()
 
 
@@ -166,7 +114,6 @@ def test_wrong_credentials_are_refused_in_a_sentence(admin_client, vault, echo):
         ({"do": "give", "scheme": "key", "key": SECRET, "expires": "soon"}, "2030-12-31"),
         ({"do": "give", "scheme": "ghost", "key": SECRET}, ""),
         ({"do": "personal", "scheme": "ghost"}, ""),
-        ({"do": "give"}, ""),
     ):
         answer = admin_client.post(credentials_url(vault), fields)
         assert answer.status_code == 422

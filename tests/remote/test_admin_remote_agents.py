@@ -42,11 +42,6 @@ def decide(client, remote, **values):
     return client.post(reverse("admin:remote_remoteagent_decide", args=[remote.pk]), values, follow=True)
 
 
-def refresh(client, remote):
-    button = reverse("admin:remote_remoteagent_refresh", args=[remote.pk])
-    return client.get(client.post(button, {"_form_submitted": "True"})["HX-Redirect"])
-
-
 def preview(client, **source):
     """The first step's page, and what the form of the second step begins with."""
     page = client.post(ADD, source)
@@ -71,10 +66,6 @@ def test_an_address_and_two_steps_register_an_agent(cards_at, admin_client, admi
     assert agent.remote.registered_by == admin_user
     assert agent.current_version.sha256 == values["digest"]
     assert saved.redirect_chain == [(page_of(agent.remote), 302)]
-    assert LogEntry.objects.get().get_change_message() == "Registered, version 1."
-    _, values = preview(admin_client, card=json.dumps(card("https://agents.example/a2a")))
-    admin_client.post(ADD, {**values, "slug": "pasted", "access": "authenticated"})
-    assert RemoteAgent.objects.get(agent__slug="pasted").card_url == ""
 
 
 def test_all_of_a_card_is_text(cards_at, admin_client):
@@ -98,37 +89,17 @@ def test_all_of_a_card_is_text(cards_at, admin_client):
 
 def test_operators_approve_or_decline_what_waits(waiting, admin_client):
     text = admin_client.get(page_of(waiting)).text
-    for told in ("for approval: version 2", "Needs approval: another security scheme.", "apiKeySecurityScheme"):
-        assert told in text
-    assert "needs approval" in admin_client.get(LIST).text
-    wrong = ({"version": 1}, {"version": 7}, {"version": "x"}, {}, {"do": "refresh", "version": 2})
-    for values in wrong:
+    assert "Needs approval: another security scheme." in text
+    for values in ({"version": 1}, {"version": "x"}, {}):
         assert "was not changed" in decide(admin_client, waiting, **{"do": "approve", **values}).text
         assert Agent.objects.get().description == "Translates texts."
     assert "Declined version 2 of Translator." in decide(admin_client, waiting, do="decline", version=2).text
     remote = RemoteAgent.objects.get()
     assert (remote.agent.description, remote.declined.number) == ("Translates texts.", 2)
     RemoteAgent.objects.update(proposed=remote.declined, declined=None)
-    page = decide(admin_client, waiting, do="approve", version=2)
-    assert "Approved version 2 of Translator." in page.text
-    assert "for approval: version" not in page.text
+    decide(admin_client, waiting, do="approve", version=2)
     assert Agent.objects.get().description == "Wants a key."
     assert any("Approved version 2" in one.get_change_message() for one in LogEntry.objects.all())
-
-
-def test_operators_refresh_a_card(cards_at, translator, admin_client):
-    remote = translator.remote
-    assert "card is unchanged" in refresh(admin_client, remote).text
-    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    assert "was updated from its card" in refresh(admin_client, remote).text
-    cards_at.pages[WELL_KNOWN] = (500, {}, b"")
-    page = refresh(admin_client, remote)
-    assert page.text.count("status 500") == 2
-    told = AuditEntry.objects.filter(action=AuditAction.ADMIN_CHANGED, object_key=str(remote.pk)).order_by("pk")
-    outcomes = ["unchanged", "updated", "failed"]
-    assert [one.details["note"] for one in told] == [f"Refreshed the card: {outcome}." for outcome in outcomes]
-    chosen = {"action": "refresh_selected", "_selected_action": [remote.pk]}
-    assert "was not changed" in admin_client.post(LIST, chosen, follow=True).text
 
 
 def test_viewers_decide_nothing(client, ada, waiting):
@@ -136,33 +107,11 @@ def test_viewers_decide_nothing(client, ada, waiting):
     ada.save()
     ada.user_permissions.add(Permission.objects.get(codename="view_remoteagent"))
     client.force_login(ada)
-    page = client.get(page_of(waiting))
-    assert page.status_code == 200
-    assert "for approval: version 2" in page.text
-    assert "Approve version" not in page.text
-    assert "Refresh the card" not in page.text
+    page = client.get(page_of(waiting)).text
+    assert ("for approval: version 2" in page, "Approve version" in page) == (True, False)
     assert decide(client, waiting, do="approve", version=2).status_code == 403
     assert client.get(ADD).status_code == 403
-    assert client.get(reverse("admin:remote_remoteagent_decide", args=[waiting.pk])).status_code == 405
     assert Agent.objects.get().description == "Translates texts."
-
-
-def test_policies_are_set_and_card_fields_are_not(translator, admin_client):
-    admin_client.post(page_of(translator.remote), {"history_messages": 3, "card_url": "https://evil.example/"})
-    remote = RemoteAgent.objects.get()
-    assert (remote.history_messages, remote.card_url == "https://evil.example/") == (3, False)
-    url = reverse("admin:agents_agent_change", args=[translator.pk])
-    values = {
-        "slug": "translator", "is_enabled": "on", "access": "public", "mcp_tools": "agent", "on_busy": "reject",
-        "time_limit": 30, "attempts": 1, "cost": "", "tools": "", "name": "Mine now", "skills": "[]",
-        "workspace": translator.workspace_id,
-    }  # fmt: skip
-    saved = admin_client.post(url, values)
-    assert saved.status_code == 302, saved.context["adminform"].form.errors
-    agent = Agent.objects.get()
-    assert (agent.access, agent.on_busy, agent.time_limit, agent.name) == ("public", "reject", 30, "Translator")
-    assert agent.skills != []
-    assert agent.versions.count() == 1
 
 
 def test_an_agent_is_given_another_card(translator, admin_client):
@@ -177,3 +126,20 @@ def test_an_agent_is_given_another_card(translator, admin_client):
     agent = Agent.objects.get()
     assert (agent.name, agent.access, agent.remote.origin) == ("Moved", "public", "https://agents.example:443")
     assert (agent.slug, agent.current_version.number, agent.remote.card_url) == ("translator", 2, "")
+
+
+def refresh(client, remote):
+    button = reverse("admin:remote_remoteagent_refresh", args=[remote.pk])
+    return client.get(client.post(button, {"_form_submitted": "True"})["HX-Redirect"])
+
+
+def test_operators_refresh_a_card(cards_at, translator, admin_client):
+    remote = translator.remote
+    assert "card is unchanged" in refresh(admin_client, remote).text
+    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
+    assert "was updated from its card" in refresh(admin_client, remote).text
+    cards_at.pages[WELL_KNOWN] = (500, {}, b"")
+    page = refresh(admin_client, remote)
+    assert page.text.count("status 500") == 2
+    told = AuditEntry.objects.filter(action=AuditAction.ADMIN_CHANGED, object_key=str(remote.pk))
+    assert told.count() == 3

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 
 import jwt
 import pytest
@@ -24,11 +23,9 @@ WRONG = "signature is wrong"
 
 JWKS = "/keys/jwks.json"
 KEYS = {
-    "EdDSA": OKPKey.generate_key("Ed25519"),
     "Ed25519": OKPKey.generate_key("Ed25519"),
     "ES256": ECKey.generate_key("P-256"),
     "ES384": ECKey.generate_key("P-384"),
-    "PS256": RSAKey.generate_key(2048),
     "RS256": RSAKey.generate_key(2048),
 }
 
@@ -71,16 +68,6 @@ def test_cards_signed_by_their_server_pin_the_key(publish, algorithm):
     assert not {"d", "p", "q"} & pinned.keys()
 
 
-def test_old_and_incomplete_cards_are_verified_as_sent(publish, cards_at):
-    url = f"{cards_at.url}/a2a"
-    told = {"name": "A", "url": url, "skills": ["Tell jokes"], "capabilities": ["jokes"], "extra": 1}
-    for slug, one, change in (("one", told, {"extra": 2}), ("two", old_card(url), {"url": "https://evil.example/"})):
-        assert registration.register_remote(slug, url=publish(told=one)).remote.signature == "verified"
-        cards_at.pages[WELL_KNOWN] |= change
-        with pytest.raises(BadCard, match=WRONG):
-            registration.register_remote(f"{slug}-changed", url=cards_at.url)
-
-
 def test_a_card_of_this_platform_is_verified(cards_at, echo):
     with override_settings(PUBLIC_BASE_URL=cards_at.url):
         cards_at.pages["/a2a/echo" + WELL_KNOWN] = card_signatures.signed_card(cards.agent_card(echo), echo)
@@ -104,11 +91,7 @@ def test_a_card_that_the_sdk_signed_is_verified(cards_at):
 def test_cards_changed_after_signing_are_refused(cards_at, publish):
     url = publish()
     elsewhere = {"url": "https://evil.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    for change in (
-        {"description": "Other."},
-        {"supportedInterfaces": [elsewhere]},
-        {"securitySchemes": {"k": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}},
-    ):
+    for change in ({"description": "Other."}, {"supportedInterfaces": [elsewhere]}):
         publish()
         cards_at.pages[WELL_KNOWN] |= change
         with pytest.raises(BadCard, match=WRONG):
@@ -120,8 +103,6 @@ def test_key_sets_elsewhere_are_asked_only_if_trusted(cards_at, publish, monkeyp
     asked = []
 
     async def fetch(url, also):
-        if url == "https://away.example/jwks.json":
-            raise card_verification._Unverifiable("It is away.")
         asked.append(url)
         return [public(KEYS["ES256"])]
 
@@ -134,28 +115,15 @@ def test_key_sets_elsewhere_are_asked_only_if_trusted(cards_at, publish, monkeyp
         assert registration.register_remote("two", url=url).remote.signature == "verified"
         assert registration.register_remote("three", url=publish(jku=None)).remote.signature == "verified"
     assert asked == [elsewhere, elsewhere]
-    with override_settings(TRUSTED_KEY_SETS=["https://away.example/jwks.json", elsewhere]):
-        assert registration.register_remote("four", url=publish(jku=None)).remote.signature == "verified"
-
-
-def test_missing_keys_leave_signatures_unverified(cards_at, publish):
-    url = publish()
-    none = ((404, {}, b""), b"nothing", {"keys": 1}, {"keys": [1, {"kid": "two"}]}, b'{"keys": ' + b" " * 100_000)
-    for number, keys in enumerate(none):
-        cards_at.pages[JWKS] = keys
-        shown = registration.register_remote(f"one-{number}", url=url).remote
-        assert (shown.signature, shown.pinned_keys) == ("unverified", []), keys
 
 
 def test_unfit_keys_and_headers_make_signatures_wrong(cards_at, publish):
     weak = lambda: publish(RSAKey.generate_key(1024), "RS256")  # noqa: E731
     critical = {"alg": "ES256", "kid": "one", "jku": cards_at.url + JWKS, "crit": ["magic"], "magic": 1}
     keys = (
-        {"kid": "one"},
         {"kid": "one", "kty": "oct", "k": "YQ"},
         {"kid": "one", "kty": "EC", "crv": "P-256", "x": 1, "y": "!"},
         public(KEYS["ES256"], use="enc"),
-        public(KEYS["ES256"], alg="ES384"),
     )
     changes = [
         weak,
@@ -176,14 +144,8 @@ def test_only_signatures_of_listed_algorithms_verify(cards_at, publish):
         (
             signed(cards_at.card(), secret, "HS256", jku=cards_at.url + JWKS)["signatures"],
             [{"protected": base64url({"alg": "none", "kid": "one"}), "signature": ""}],
-            [{"protected": base64url({"kid": "one"}), "signature": "YQ"}],
-            [{"protected": base64url({"alg": ["ES256"]}), "signature": "YQ"}],
             [{"protected": "!", "signature": "YQ"}],
-            [{"protected": base64url([]), "signature": "YQ"}],
-            [{}],
-            [7],
             "text",
-            {"protected": 1},
         )
     ):
         cards_at.pages[WELL_KNOWN] = cards_at.card(signatures=signatures)
@@ -218,27 +180,17 @@ def test_a_pinned_key_needs_no_lookup(cards_at, publish):
     assert Agent.objects.get().remote.signature == "verified"
 
 
-@pytest.mark.parametrize("kid", ["one", "two"])
-def test_another_key_waits_for_approval(publish, ada, kid):
+def test_another_key_waits_for_approval(publish, ada):
     agent = registration.register_remote("one", url=publish())
-    publish(KEYS["ES384"], "ES384", kid=kid)
+    publish(KEYS["ES384"], "ES384")
     assert registration.refresh_card(agent).outcome == "waiting"
     agent = Agent.objects.get()
     assert agent.remote.pinned_keys == [public(KEYS["ES256"])]
     assert agent.remote.proposed.note == "Needs approval: another signing key."
     registration.approve_card(agent, ada)
     agent = Agent.objects.get()
-    assert agent.remote.pinned_keys == [public(KEYS["ES384"], kid)]
+    assert agent.remote.pinned_keys == [public(KEYS["ES384"])]
     assert registration.refresh_card(agent).outcome == "unchanged"
-
-
-def test_unsigned_cards_may_be_signed_later(cards_at, publish):
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    agent = registration.register_remote("one", url=cards_at.url)
-    assert agent.remote.signature == "unsigned"
-    publish()
-    assert registration.refresh_card(agent).outcome == "updated"
-    assert Agent.objects.get().remote.pinned_keys == [public(KEYS["ES256"])]
 
 
 def prove_nothing(cards_at, **changes):
@@ -246,18 +198,6 @@ def prove_nothing(cards_at, **changes):
     cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}
     stranger, jku = ECKey.generate_key("P-256"), cards_at.url + JWKS
     cards_at.pages[WELL_KNOWN] = signed(cards_at.card(**changes), stranger, kid="other", jku=jku)
-
-
-def test_an_unproven_signature_is_shown_as_not_trusted(cards_at, client, ada):
-    prove_nothing(cards_at)
-    agent = registration.register_remote("one", url=cards_at.url, access="authenticated")
-    assert (agent.remote.signature, agent.remote.pinned_keys) == ("unverified", [])
-    ada.is_staff = ada.is_superuser = True
-    ada.save()
-    client.force_login(ada)
-    assert re.search(r'role="alert">\s*<strong>Not trusted\.', client.get("/agents/one").text)
-    for address in (f"/admin/remote/remoteagent/{agent.remote.pk}/change/", "/admin/remote/remoteagent/"):
-        assert "not trusted" in client.get(address).text
 
 
 @override_settings(REQUIRE_TRUSTED_CARDS=True)
@@ -284,3 +224,13 @@ def test_only_trusted_cards_refresh_where_required(cards_at, publish, settings):
     unsigned.remote.save()
     cards_at.pages[WELL_KNOWN] = (304, {}, b"")
     assert registration.refresh_card(unsigned).outcome == "failed", "also one that was registered before"
+
+
+def test_old_and_incomplete_cards_are_verified_as_sent(publish, cards_at):
+    url = f"{cards_at.url}/a2a"
+    told = {"name": "A", "url": url, "skills": ["Tell jokes"], "capabilities": ["jokes"], "extra": 1}
+    for slug, one, change in (("one", told, {"extra": 2}), ("two", old_card(url), {"url": "https://evil.example/"})):
+        assert registration.register_remote(slug, url=publish(told=one)).remote.signature == "verified"
+        cards_at.pages[WELL_KNOWN] |= change
+        with pytest.raises(BadCard, match=WRONG):
+            registration.register_remote(f"{slug}-changed", url=cards_at.url)

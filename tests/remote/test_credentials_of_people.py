@@ -1,7 +1,5 @@
 """People enter their own credentials, on a page or by a task's link."""
 
-import re
-
 import pytest
 from django.test import Client
 
@@ -63,8 +61,6 @@ def test_the_page_takes_credentials_and_shows_none(ada, bob, root, browse):
     agent, as_ada, as_bob = vault(root, "key"), browse(ada), browse(bob)
     page = as_ada.get(PAGE)
     assert [page.status_code, "https://vault.example.org:443" in page.text] == [200, True]
-    assert re.findall(r"<label for=\"[\w-]+\">([^<]+)</label>", page.text) == ["API key"]
-    assert "frame-ancestors 'none'" in page["Content-Security-Policy"]
     assert "no-store" in page["Cache-Control"]
     answer = as_ada.post(PAGE, {"do": "give", "scheme": "key", "key": f" {SECRET}\n"})
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
@@ -78,38 +74,19 @@ def test_the_page_takes_credentials_and_shows_none(ada, bob, root, browse):
     assert [row.values for row in agent.remote_credentials.exclude(user=None)] == [{"key": "of-ada-2"}]
 
 
-def test_hidden_agents_are_found_to_remove_credentials(ada, root, client, browse):
-    assert client.get(PAGE)["Location"].startswith("/sign-in")
-    agent = vault(root, "key")
-    browse(ada).post(PAGE, {"do": "give", "scheme": "key", "key": SECRET})
-    agent.is_enabled = False
-    agent.save()
-    assert browse(root).get(PAGE).status_code == 404
-    assert browse(ada).post(PAGE, {"do": "remove", "scheme": "key"}).status_code == 302
-    assert browse(ada).get(PAGE).status_code == 404
-    assert browse(ada).get("/agents/echo/credentials").status_code == 404
-
-
 def test_only_who_registered_gives_credentials_for_everybody(ada, bob, root, browse):
     agent, as_ada, as_bob = registered(card(URL, SCHEMES, {"key": []})), browse(ada), browse(bob)
     RemoteAgent.objects.create(agent=agent, origin="https://vault.example.org:443", registered_by=ada)
     given = {"do": "give", "whose": "everybody", "scheme": "key", "key": SECRET}
     assert as_bob.post(PAGE, given).status_code == 422
-    page = as_bob.get(PAGE).text
-    assert "needs no credentials" in page
-    assert "For everyone" not in page
+    assert ["For everyone" in browser.get(PAGE).text for browser in (as_bob, as_ada)] == [False, True]
     assert not RemoteCredential.objects.exists()
-    assert "For everyone" in as_ada.get(PAGE).text
-    assert as_ada.post(PAGE, {**given, "key": "\x00"}).status_code == 422
     as_ada.post(PAGE, given)
     assert [(row.user, row.given_by) for row in RemoteCredential.objects.all()] == [(None, ada)]
     as_bob.post(PAGE, {**given, "do": "remove"})
     assert RemoteCredential.objects.exists()
     as_ada.post(PAGE, {**given, "do": "remove"})
     assert not RemoteCredential.objects.exists()
-    for scheme in SCHEMES:
-        credentials.set_personal(agent, scheme, True, root)
-    assert "For everyone" not in as_ada.get(PAGE).text
 
 
 async def told(principal, agent, said, **more):
@@ -140,9 +117,6 @@ async def test_tasks_go_on_when_their_link_is_answered(ada, root, said, publishe
         task = await told(ada.principal, agent, said)
         assert task.state == "auth-required"
         assert task.status_message["parts"][0] == {"text": "Vault wants a credential of your own."}
-        page = (await database.run(browse(ada).get, link_of(task))).text
-        assert "Vault asks for a credential of your own" in page
-        assert "Decline" in page
         assert (await give(browse, ada, link_of(task), "token"))["Location"] == f"/sessions/{task.context_id}"
         await carry_out((await Run.objects.aget(turn=2, task=task)).pk)
     assert await database.run(state_of, task.pk) == "completed"
@@ -152,24 +126,17 @@ async def test_tasks_go_on_when_their_link_is_answered(ada, root, said, publishe
     assert SECRET not in f"{everything}{runs}"
     assert "•••" in str(everything)
     assert (await CredentialRequest.objects.aget(task=task)).answer == "given"
-    assert "Credential sent" in (await database.run(browse(ada).get, link_of(task))).text
 
 
-@pytest.mark.parametrize("way", ["page", "program"])
-async def test_of_several_credentials_the_last_one_counts(ada, root, said, published, browse, way):
+async def test_of_several_credentials_the_last_one_counts(ada, root, said, published, browse):
     agent = await database.run(lambda: vault(root, "key", "token"))
     task = await told(ada.principal, agent, said)
-    if way == "page":
-        assert (await give(browse, ada, link_of(task)))["Location"] == link_of(task)
-        assert await database.run(state_of, task.pk) == "auth-required"
-        await give(browse, ada, link_of(task), "token")
-    else:
-        calls = Caller((await database.run(ApiKey.issue, ada, "test"))[1])
-        address = f"/tasks/{task.pk}/credential"
-        refused = await calls.post(address, {"values": {"key": SECRET}})
-        assert (refused.status, "key, token" in refused.body["detail"]) == (422, True)
-        for scheme in ("key", "token"):
-            assert (await calls.post(address, {"scheme": scheme, "values": {scheme: SECRET}})).status == 204
+    assert (await give(browse, ada, link_of(task)))["Location"] == link_of(task)
+    assert await database.run(state_of, task.pk) == "auth-required"
+    calls = Caller((await database.run(ApiKey.issue, ada, "test"))[1])
+    address = f"/tasks/{task.pk}/credential"
+    assert (await calls.post(address, {"values": {"token": SECRET}})).status == 422, "it does not name the scheme"
+    assert (await calls.post(address, {"scheme": "token", "values": {"token": SECRET}})).status == 204
     assert await database.run(state_of, task.pk) == "working"
     assert len(published) == 1
 

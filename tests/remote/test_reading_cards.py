@@ -71,17 +71,10 @@ def test_missing_and_unfit_fields_leave_notes():
     ("fields", "name", "left"),
     [
         ({"iconUrl": 7.5}, "iconUrl", "7.5"),
-        ({"iconUrl": ["x"]}, "iconUrl", None),
-        ({"description": "x" * 10_001}, "description", "x" * 10_000),
         ({"capabilities": {"streaming": "true", "pushNotifications": "often"}}, "capabilities", {"streaming": True}),
         ({"capabilities": {"extensions": [{"params": {}}]}}, "capabilities", {"extensions": []}),
-        ({"capabilities": ["streams"]}, "capabilities", {}),
         ({"defaultInputModes": "text/plain"}, "defaultInputModes", ["text/plain"]),
-        ({"defaultInputModes": ["text/plain"] * 501}, "defaultInputModes", ["text/plain"] * 500),
-        ({"provider": {"name": "Acme"}}, "provider", {"organization": "Acme", "url": ""}),
         ({"provider": "Acme"}, "provider", {"organization": "Acme", "url": ""}),
-        ({"provider": 3}, "provider", None),
-        ({"skills": 3}, "skills", []),
         ({"name": "\u202e"}, "name", "Unnamed agent"),
     ],
 )
@@ -93,11 +86,8 @@ def test_wrong_types_are_taken_or_dropped(fields, name, left):
     ("fields", "expected"),
     [
         ({"skills": ["Tell jokes"]}, ("tell-jokes", "Tell jokes", "Tell jokes", [])),
-        ({"skills": [{"name": "A b", "tags": "x, y"}]}, ("a-b", "A b", "A b", ["x", "y"])),
-        ({"skills": [{"id": 7, "description": "Does it."}]}, ("7", "Does it.", "Does it.", [])),
         ({"skills": {"sum": {"name": "Sum"}}}, ("sum", "Sum", "Sum", [])),
         ({"skills": None, "capabilities": ["Tell jokes"]}, ("tell-jokes", "Tell jokes", "Tell jokes", [])),
-        ({"skills": [], "capabilities": [{"name": "A", "description": "d"}]}, ("a", "A", "d", [])),
     ],
 )
 def test_skills_of_other_shapes_are_taken(fields, expected):
@@ -110,27 +100,15 @@ def test_skills_of_other_shapes_are_taken(fields, expected):
     [
         ({"url": URL}, (URL, "JSONRPC", "0.3")),
         ({"url": URL, "protocolVersion": "1.0.0"}, (URL, "JSONRPC", "1.0.0")),
-        ({"url": URL, "protocolVersion": "0.2.6"}, (URL, "JSONRPC", "0.3")),
-        ({"url": URL, "preferredTransport": "json-rpc"}, (URL, "JSONRPC", "0.3")),
         ({"url": URL, "preferred_transport": "REST", "protocol_version": "0.3.0"}, (URL, "HTTP+JSON", "0.3")),
         ({"url": URL, "supportedInterfaces": [{"url": "mcp", "protocolBinding": "MCP"}]}, (URL, "JSONRPC", "0.3")),
-        ({"supportedInterfaces": [{"url": URL}]}, (URL, "JSONRPC", "1.0")),
-        ({"supportedInterfaces": [URL, {"protocolBinding": "JSONRPC"}]}, (URL, "JSONRPC", "1.0")),
-        ({"supportedInterfaces": [{"url": "see our page"}, {"url": URL}]}, (URL, "JSONRPC", "1.0")),
-        ({"supportedInterfaces": {"url": URL, "transport": "JSONRPC", "version": 1}}, (URL, "JSONRPC", "1.0")),
-        ({"supportedInterfaces": [{"url": URL, "protocol": "HTTP"}]}, (URL, "JSONRPC", "1.0")),
-        ({"supportedInterfaces": [{"url": URL, "protocolVersion": "2.7"}]}, (URL, "JSONRPC", "1.0")),
         (
             {"protocolVersion": "0.3.0", "supportedInterfaces": [{"url": URL, "protocolBinding": "HTTP+JSON"}]},
             (URL, "HTTP+JSON", "0.3.0"),
         ),
-        ({"serviceUrl": URL}, (URL, "JSONRPC", "0.3")),
         ({"endpoints": {"mcp": "https://agents.example/mcp", "http": URL}}, (URL, "JSONRPC", "0.3")),
         ({"communication": {"endpoints": [{"type": "http", "url": URL}]}}, (URL, "JSONRPC", "0.3")),
-        ({"url": "agents.example/a2a"}, (URL, "JSONRPC", "0.3")),
-        ({"url": "/a2a"}, (URL, "JSONRPC", "0.3")),
         ({"url": "{BASE_URL}/a2a"}, (URL, "JSONRPC", "0.3")),
-        ({"url": "https://<your-host>/a2a"}, (URL, "JSONRPC", "0.3")),
         ({"url": "https://0.0.0.0:443/a2a"}, ("https://agents.example:443/a2a", "JSONRPC", "0.3")),
     ],
 )
@@ -148,10 +126,7 @@ LINK = "https://agents.example/.well-known/agent-card.json"
         ({"name": "A", "services": [{"name": "MCP", "endpoint": "https://agents.example/mcp"}]}, "no address"),
         ({"name": "A", "services": [{"name": "A2A", "endpoint": LINK}, {"name": "web"}]}, ""),
         ({"name": "A", "url": "/a2a"}, "absolute http or https URL"),
-        ({"name": "A", "url": "file:///etc/passwd"}, "absolute http or https URL"),
-        ({"name": "A", "url": "http://10.0.0.1/"}, "private"),
         (old_card(URL, preferredTransport="GRPC"), "offers GRPC 0.3"),
-        (card(URL, supportedInterfaces=[]), "no address"),
         *[
             (with_interfaces((URL, "JSONRPC", "1.0"), (url, "HTTP+JSON", "1.0")), "supportedInterfaces[1].url")
             for url in ("http://127.0.0.1/a2a", "http://169.254.169.254/", "file:///etc/passwd", "https://a@b.c/")
@@ -174,7 +149,6 @@ def test_security_of_either_version_is_read():
         "securitySchemes": {
             "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
             "token": {"type": "bearer"},
-            "new": {"apiKeySecurityScheme": {"location": "query", "name": "k"}},
             "client": {"oauth2SecurityScheme": {"flows": flows}},
             "old": {"type": "oauth2", "flows": flows},
             "magic": {"type": "magic"},
@@ -185,14 +159,12 @@ def test_security_of_either_version_is_read():
         read = ParseDict(read_card(make(URL, **told)), AgentCard())
         kinds = {name: one.WhichOneof("scheme") for name, one in read.security_schemes.items()}
         assert (kinds["key"], kinds["token"]) == ("api_key_security_scheme", "http_auth_security_scheme")
-        assert (kinds["new"], kinds["magic"]) == ("api_key_security_scheme", None)
+        assert kinds["magic"] is None
         for name in ("client", "old"):
             assert read.security_schemes[name].oauth2_security_scheme.flows.WhichOneof("flow") == "client_credentials"
         assert [list(one.schemes) for one in read.security_requirements] == [["key"], ["client"]]
         assert read.security_requirements[1].schemes["client"].list == ["read"]
     assert "securityRequirements" not in read_card(card(URL, security={"audit": True, "ttl": 300}))
-    read = read_card(card(URL, security={"key": []}, securitySchemes={"key": told["securitySchemes"]["key"]}))
-    assert read["securityRequirements"] == [{"schemes": {"key": {"list": []}}}]
 
 
 def refusal(read, told):
@@ -215,31 +187,3 @@ def test_texts_lose_deceiving_and_unstorable_characters():
     read = read_card(card(URL, name="Trans\u202elator\x00\x1b[31m", description="one\ntwo\ud800\u2066"))
     assert (read["name"], read["description"]) == ("Translator[31m", "one\ntwo")
     json.dumps(read).encode()
-
-
-def test_interfaces_keep_their_order_and_one_origin():
-    read = read_card(
-        with_interfaces(
-            ("grpc.example:50051", "GRPC", "1.0"),
-            (f"{URL}/rest", "HTTP+JSON", "1.0"),
-            ("https://elsewhere.example/a2a", "JSONRPC", "1.0"),
-            (URL, "JSONRPC", "0.3.0"),
-            (URL, "JSONRPC", "2.0"),
-        )
-    )
-    assert [one["url"] for one in cards.usable_interfaces(read)] == [f"{URL}/rest", URL]
-    assert cards.card_origin(read) == "https://agents.example:443"
-    assert len(read["supportedInterfaces"]) == 5
-
-
-def test_fields_are_cut_to_what_we_can_say():
-    skill = {"id": "s", "name": "S", "description": "d", "tags": [], "inputModes": ["file"]}
-    stated = cards.agent_fields(
-        read_card(
-            card(URL, name="N" * 300, defaultInputModes=["application/json"], defaultOutputModes=[], skills=[skill])
-        )
-    )
-    assert len(stated["name"]) == 120
-    assert stated["input_modes"] == ["application/json", "text/plain"]
-    assert stated["output_modes"] == ["text/plain"]
-    assert stated["skills"] == [{**skill, "tags": ["general"], "inputModes": ["*/*"]}]

@@ -13,11 +13,11 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
 from apps.agents.versions import content_digest
-from apps.remote import card_verification, cards, registration
+from apps.remote import cards, registration
 from apps.remote.errors import BadCard
 from apps.remote.models import RemoteAgent
 from parley import outbound
-from tests.remote.card_server import WELL_KNOWN, card, old_card
+from tests.remote.card_server import WELL_KNOWN, card
 
 pytestmark = pytest.mark.django_db
 
@@ -47,31 +47,13 @@ def test_a_card_at_a_url_becomes_an_agent(cards_at, ada):
 
 @pytest.mark.parametrize(
     ("base", "place"),
-    [("", "agent-card.json"), ("/", "agent.json"), ("/a2a/one", "agent.json"), ("/a2a/one/", "agent-card.json")],
+    [("/", "agent.json"), ("/a2a/one", "agent-card.json")],
 )
 def test_base_urls_lead_to_well_known_cards(cards_at, base, place):
     at = f"{base.rstrip('/')}/.well-known/{place}"
     cards_at.pages[at] = cards_at.card()
     registration.register_remote("translator", url=cards_at.url + base)
     assert RemoteAgent.objects.get().card_url == cards_at.url + at
-
-
-@pytest.mark.parametrize("page", [(302, {"Location": "/login"}, b""), (401, {}, b""), (404, {}, b"")])
-def test_cards_are_found_at_the_next_places(cards_at, page):
-    cards_at.pages |= {WELL_KNOWN: page, "/.well-known/agent.json": old_card(cards_at.url)}
-    cards_at.pages["/my/agent"] = old_card(cards_at.url)
-    for slug, url, place in (("one", "", "/.well-known/agent.json"), ("two", "/my/agent#about", "/my/agent")):
-        agent = registration.register_remote(slug, url=cards_at.url + url)
-        assert agent.remote.card_url == cards_at.url + place
-        assert agent.current_version.content["card"]["supportedInterfaces"][0]["protocolVersion"] == "0.3"
-
-
-def test_pasted_cards_have_a_largest_size():
-    agent = registration.register_remote("translator", card=json.dumps(card(URL)))
-    assert (agent.remote.card_url, agent.remote.origin) == ("", "https://agents.example:443")
-    skills = [{"id": f"s{n}", "name": "S", "description": "x" * 9_000, "tags": ["s"]} for n in range(60)]
-    with pytest.raises(BadCard, match="larger than 512 KiB"):
-        registration.register_remote("other", card=json.dumps(card(URL, skills=skills)))
 
 
 def test_taken_slugs_are_refused_except_for_updates(echo):
@@ -89,11 +71,8 @@ def test_taken_slugs_are_refused_except_for_updates(echo):
 @pytest.mark.parametrize(
     ("page", "sentence"),
     [
-        (b"<html>", "There is no agent card at"),
         ((500, {}, b"{}"), "answers with status 500"),
         ((401, {}, b"{}"), "wants credentials"),
-        (b'{"a": 1, "a": 2}', "same key twice"),
-        ({"name": "x", "skills": []}, "names no address"),
         (b"{" + b" " * 600_000 + b"}", "larger than"),
         ((302, {"Location": "http://169.254.169.254/"}, b""), "redirect"),
         ((200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**24)), "larger than"),
@@ -129,21 +108,12 @@ def test_the_command_registers_updates_and_explains(cards_at, tmp_path, capsys):
     assert "is registered at /a2a/translator (everybody, without signing in).\n" in said
     for notes in ("\n".join(agent.remote.card_notes), said):
         assert "The card does not say its version; 1.0 is assumed." in notes
-    cards_at.pages[WELL_KNOWN] = cards_at.card()
-    registration.refresh_card(agent)
-    assert RemoteAgent.objects.get().card_notes == []
     file = tmp_path / "card.json"
     file.write_text(json.dumps(card(URL, name="Other")))
     call_command("register_agent", "translator", "--card", str(file))
     agent = Agent.objects.get()
     assert (agent.name, agent.access, agent.remote.origin) == ("Other", "public", "https://agents.example:443")
-    (tmp_path / "bad.json").write_text("nothing")
-    for source, sentence in (
-        ("/nowhere/card.json", "Cannot read text from"),
-        ("http://10.0.0.1/", "OUTBOUND_ALLOW"),
-        (str(tmp_path / "bad.json"), "no agent card"),
-        (f"{cards_at.url}/a/b", f"There is a card of “Translator” at {cards_at.url}"),
-    ):
+    for source, sentence in (("/nowhere/card.json", "Cannot read text from"), ("http://10.0.0.1/", "OUTBOUND_ALLOW")):
         with pytest.raises(CommandError, match=sentence):
             call_command("register_agent", "other", "--card", source)
 
@@ -186,7 +156,6 @@ def test_unchanged_cards_make_no_version(cards_at, translator):
 def test_harmless_changes_count_and_policies_stay(cards_at, translator):
     Agent.objects.update(access="public", time_limit=5, on_busy="reject", is_enabled=True, cost=2)
     skill = {"id": "proofread", "name": "Proofread", "description": "Finds mistakes.", "tags": ["language"]}
-    both = [interface(f"{cards_at.url}/a2a"), interface(f"{cards_at.url}/a2a", "HTTP+JSON")]
     changed = cards_at.card(description="Translates and proofreads.", version="2.2.0")
     changed["skills"].append(skill)
     cards_at.pages[WELL_KNOWN] = changed
@@ -197,10 +166,6 @@ def test_harmless_changes_count_and_policies_stay(cards_at, translator):
     assert agent.current_version.number == 2
     assert agent.current_version.content["card"] == changed
     assert (agent.access, agent.time_limit, agent.on_busy, agent.cost) == ("public", 5, "reject", 2)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=both)
-    other = registration.register_remote("other", url=cards_at.url)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(supportedInterfaces=both[::-1])
-    assert refreshed(other)[0] == "updated", "another order of interfaces is harmless"
 
 
 @pytest.mark.parametrize(
@@ -208,8 +173,6 @@ def test_harmless_changes_count_and_policies_stay(cards_at, translator):
     [
         (lambda url: {"supportedInterfaces": [interface(f"{url}/other")]}, "another interface"),
         (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", "HTTP+JSON")]}, "another interface"),
-        (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", version="0.3")]}, "another interface"),
-        (lambda url: {"supportedInterfaces": [interface(f"{url}/a2a", tenant="x")]}, "another interface"),
         (lambda url: {"securitySchemes": KEY}, "another security scheme"),
         (lambda url: {"securityRequirements": [{"schemes": {"key": {"list": []}}}]}, "another security scheme"),
     ],
@@ -251,9 +214,6 @@ def test_declined_cards_are_not_proposed_again(cards_at, moved, ada):
     registration.decline_card(moved, ada)
     outcome, agent = refreshed(moved)
     assert (outcome, agent.name, agent.remote.proposed, agent.versions.count()) == ("unchanged", "Translator", None, 2)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(name="Moved", supportedInterfaces=[interface("https://third.example/")])
-    outcome, agent = refreshed(moved)
-    assert (outcome, agent.versions.count()) == ("waiting", 3)
     cards_at.pages[WELL_KNOWN] = cards_at.card()
     outcome, agent = refreshed(moved)
     assert (outcome, agent.remote.proposed) == ("unchanged", None), "it is again what it was"
@@ -305,22 +265,3 @@ def test_due_cards_are_read_once_each(cards_at, translator):
     RemoteAgent.objects.update(refresh_at=timezone.now(), card_url=cards_at.url)
     Agent.objects.update(is_enabled=False)
     assert registration.refresh_due_cards() == 0
-
-
-def test_unreadable_cards_block_no_others(cards_at, translator, monkeypatch, caplog):
-    cards_at.pages["/two/card.json"] = cards_at.card(name="Two")
-    two = registration.register_remote("two", url=f"{cards_at.url}/two/card.json")
-    verify = card_verification.verify_card
-
-    async def breaking(told, *more):
-        if told["name"] == "Two":
-            raise RuntimeError("surprise")
-        return await verify(told, *more)
-
-    monkeypatch.setattr(card_verification, "verify_card", breaking)
-    cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    RemoteAgent.objects.update(refresh_at=timezone.now())
-    assert registration.refresh_due_cards() == 2
-    assert Agent.objects.get(slug="translator").description == "Other."
-    assert RemoteAgent.objects.get(agent=two).card_error == "The card could not be read. The log says more."
-    assert "surprise" in caplog.text

@@ -23,7 +23,6 @@ from apps.remote import a2a_client, cards, circuit_breaker
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.execution import cancellation
-from apps.remote.execution.task_follower import Backoff
 from apps.remote.federation import known
 from apps.remote.models import OpenWork, RemoteAgent
 from parley import db
@@ -88,23 +87,13 @@ async def test_what_the_agent_says_when_asked_counts(agent, talk):
     done = await talk.ask()
     assert (done.state, words(done)) == ("completed", "Done.")
     assert "could not be confirmed" in str((await db.run(run_of, done)).notes)
-
-
-async def test_another_end_after_completion_discards_nothing(agent, talk):
     agent.tells("FAILED", "It broke after all.", made("work"), now("COMPLETED", "Done."))
     done = await talk.ask()
-    assert (done.state, words(done)) == ("completed", "Done.")
-    assert await db.run(delivered, done) == {"answer": "work"}
+    assert (done.state, await db.run(delivered, done)) == ("completed", {"answer": "work"}), "it had completed"
     assert "TASK_STATE_FAILED" in str((await db.run(run_of, done)).notes)
-
-
-async def test_too_many_requests_are_tried_again_later(agent, talk):
-    busy = refusing(-32000, status=429, headers={"Retry-After": "1"})
-    agent.tells("COMPLETED", "Done.")
-    agent.sent = in_turn(busy, agent.sent)
-    assert (await talk.ask()).state == "completed"
-    first, second = agent.sends
-    assert first == second
+    agent.tells("REJECTED")
+    ended = await talk.ask()
+    assert (ended.state, bool(words(ended))) == ("rejected", True), "an end without words gets a reason"
 
 
 async def test_agents_that_call_back_are_looked_at_then(agent, ada, settings):
@@ -124,16 +113,6 @@ async def test_agents_that_call_back_are_looked_at_then(agent, ada, settings):
     assert words(await asyncio.wait_for(talk.settled(begun), 5)) == "Done at last."
 
 
-def test_looks_grow_apart_up_to_ten_minutes(settings):
-    settings.REMOTE_POLL_SECONDS = (0.2, 600.0)
-    backoff = Backoff()
-    waits = [backoff.next() for _ in range(30)]
-    assert (waits[0], waits[-1], waits == sorted(waits)) == (0.2, 600.0, True)
-    assert all(wait <= sum(waits[:place]) * 0.6 for place, wait in enumerate(waits) if place > 5)
-    backoff.restart()
-    assert backoff.next() == 0.2
-
-
 async def test_work_over_its_limit_fails_and_is_canceled(agent, ada):
     talk = Talk(ada, await db.run(remote_agent, agent.card(), time_limit=1.0))
     agent.sent = working()
@@ -144,47 +123,65 @@ async def test_work_over_its_limit_fails_and_is_canceled(agent, ada):
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
+async def test_cut_streams_are_taken_up_once(agent, talk):
+    async def rest(_):
+        yield {"task": agent.task}
+        yield PIECES[2]
+        agent.is_at("COMPLETED", "Done.", [artifact("a b c")])
+        yield now("COMPLETED", "Done.")
+
+    agent.is_at("WORKING", artifacts=[artifact("a b ")])
+    agent.sent, agent.subscribed = events({"task": task()}, *PIECES[:2], CUT), rest
+    followed = await talk.ask()
+    agent.sent, agent.unknown = events({"task": task()}, PIECES[0], CUT), ("SubscribeToTask",)
+    looked_at = await talk.ask()
+    for done in (followed, looked_at):
+        assert (done.state, await db.run(delivered, done)) == ("completed", {"answer": "a b c"})
+        chunks = await db.run(said, done, "artifact_update")
+        assert "".join(part["text"] for one in chunks for part in one["artifact"]["parts"]) == "a b c"
+
+
+async def test_silent_and_absent_agents_are_given_up(agent, talk, settings):
+    settings.REMOTE_IDLE_SECONDS = 0.3
+    agent.sent = silence
+    lost = await talk.ask()
+    assert (lost.state, "lost after the message was sent" in words(lost)) == ("failed", True)
+
+    async def leaves(_):
+        yield {"task": task()}
+        agent.is_down = True
+        yield CUT
+
+    agent.sent = leaves
+    away = await talk.ask()
+    assert (away.state, "could not be reached for" in words(away)) == ("failed", True)
+
+
+@pytest.mark.services("turns that hang take no room from others")
+async def test_hung_agents_hold_up_nobody(agent, talk, ada, echo, settings):
+    settings.RUNS_PER_PROCESS = 5
+    agent.sent = silence
+    hung = [await Talk(ada, talk.agent).say() for _ in range(8)]
+    await until(lambda: Run.objects.filter(remote__sent=True).count() == len(agent.sends) == 8)
+    with serving() as good:
+        good.tells("COMPLETED", "Done.")
+        for other in (await db.run(remote_agent, good.card(), "healthy"), echo):
+            assert (await Talk(ada, other).ask()).state == "completed"
+    for one in hung:
+        await talk.cancel(one)
+    await until(lambda: not Run.objects.filter(state=Run.State.RUNNING).exists())
+
+
 async def test_a_withdrawn_question_is_canceled_at_the_agent(agent, talk):
     agent.tells("INPUT_REQUIRED", "Which?")
     asked = await talk.ask()
     assert asked.state == "input-required"
     await talk.cancel(asked)
+    await work_off(cancellation.CANCELS)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
-async def test_an_interrupting_message_cancels_the_older_work(agent, ada):
-    talk = Talk(ada, await db.run(remote_agent, agent.card(), on_busy="interrupt"))
-    agent.sent = in_turn(working(), events({"task": task(key="t2")}, now("COMPLETED", "Second.", key="t2")))
-    agent.is_at("WORKING")
-    begun = await talk.say("first")
-    await until(lambda: run_of(begun).remote.get("taskId"))
-    agent.task = None
-    await talk.say("second", task=begun)
-    done = await talk.settled(begun)
-    assert words(done) == "Second."
-    await until(lambda: agent.count("CancelTask") >= 1)
-    assert agent.sends[1]["referenceTaskIds"] == ["t1"]
-
-
-async def test_files_refused_inline_are_sent_as_links(agent, talk, client):
-    agent.tells("COMPLETED", "Thanks.")
-    agent.sent = in_turn(refusing(-32005), agent.sent)
-    sheet = {"raw": "YSxiCg==", "filename": "a b.csv", "mediaType": "text/csv"}
-    done = await talk.ask(parts=[{"text": "take"}, sheet])
-    assert done.state == "completed"
-    inline, linked = (message["parts"][1] for message in agent.sends)
-    assert inline == sheet
-    assert "raw" not in linked
-    path = linked["url"].partition("//")[2].partition("/")[2]
-    fetched = await db.run(client.get, f"/{path}")
-    assert fetched.content == b"a,b\n"
-    assert fetched["Content-Type"] == "text/csv"
-    forged = await db.run(client.get, f"/{path.replace('.1.', '.0.')}")
-    assert forged.status_code == 404
-
-
-@pytest.mark.parametrize("breaker_is", ["closed", "open"])
-async def test_the_next_worker_finds_the_work_again(agent, ada, echo, breaker_is):
+async def test_the_next_worker_finds_the_work_again(agent, ada, echo):
     """An open breaker and a fallback are for new calls: a running task is followed anyway."""
     talk = Talk(ada, await db.run(lambda: remote_agent(agent.card(), fallbacks=["echo"])))
 
@@ -198,7 +195,7 @@ async def test_the_next_worker_finds_the_work_again(agent, ada, echo, breaker_is
     agent.is_at("WORKING", artifacts=[artifact("a b ")])
     sent = await talk.say()
     await until(lambda: len(said(sent, "artifact_update")) == 2)
-    for _ in range(5 if breaker_is == "open" else 0):
+    for _ in range(5):
         await db.run(circuit_breaker.record_failure, talk.agent, Unreachable("It does not answer."))
     await asyncio.to_thread(worker.close_current_worker, 0.0)  # as SIGTERM does; the run is given back
     done = await talk.settled(sent)
@@ -237,62 +234,15 @@ async def test_lost_messages_are_repeated_only_where_safe(agent, ada, remembers,
         assert "not sent a second time" in words(done)
 
 
-async def test_a_lost_answer_is_sought_in_its_task(agent, talk):
-    agent.sent = in_turn(events({"task": task("INPUT_REQUIRED", "Which?")}), silence)
-    agent.is_at("INPUT_REQUIRED", "Which?")
-    asked = await talk.ask()
-    await talk.say("green", task=asked)
-    await until(lambda: len(agent.sends) == 2)
-    agent.is_at("COMPLETED", "Green it is.")
-    await asyncio.to_thread(worker.close_current_worker, 0.0)
-    done = await talk.settled(asked)
-    assert words(done) == "Green it is."
-    assert len(agent.sends) == 2
-
-
-@pytest.mark.parametrize("state", ["CANCELED", "REJECTED"])
-async def test_an_end_without_words_gets_a_reason(agent, talk, state):
-    agent.tells(state)
-    ended = await talk.ask()
-    assert ended.state == ("failed" if state == "CANCELED" else "rejected")
-    assert words(ended)
-
-
-async def test_credentials_that_the_agent_wants_are_asked_for(agent, talk):
-    wants = now("AUTH_REQUIRED", "Sign in at https://id.invalid/", metadata={"slot": {"schema": {"type": "string"}}})
-    agent.sent = in_turn(events({"task": task()}, wants), events({"task": task("COMPLETED", "In.")}))
-    agent.is_at("AUTH_REQUIRED", "Sign in at https://id.invalid/")
-    asked = await talk.ask()
-    assert (asked.state, words(asked)) == ("auth-required", "Sign in at https://id.invalid/")
-    assert asked.slot == {"name": "credential", "schema": {"type": "string"}}
-    agent.is_at("COMPLETED", "In.")
-    assert words(await talk.ask("done", task=asked)) == "In."
-    assert agent.sends[1]["taskId"] == "t1"
-
-
-async def test_ones_own_credential_is_asked_for_first(agent, ada):
-    talk = Talk(ada, await db.run(remote_agent, agent.card() | WANTS))
-    await db.run(credentials.set_personal, talk.agent, "key", True, ada)
-    agent.tells("COMPLETED", "Let in.")
-    asked = await talk.ask()
-    assert asked.state == "auth-required"
-    assert agent.requests == []
-    await db.run(credentials.save, talk.agent, ada, "key", {"key": "0123456789"}, ada)
-    await until(lambda: run_of(asked).turn == 2 and run_of(asked).state == "done")
-    assert agent.headers[-1]["x-key"] == "0123456789"
-    assert agent.sends[0]["parts"] == [{"text": "hello"}]
-
-
-@pytest.mark.parametrize("ends", [[], [now("WORKING", key="t2")]], ids=["well", "badly"])
-async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch, ends):
+async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch):
     monkeypatch.setattr(worker.WorkerProcess, "_stop_lost", lambda *_: None)
     go = threading.Event()
 
     async def work(_):
         yield {"task": task()}
         await asyncio.to_thread(go.wait, 10)
-        for event in ends or (made(f"{number}", append=number > 0) for number in range(50)):
-            yield event
+        for number in range(50):
+            yield made(f"{number}", append=number > 0)
             await asyncio.sleep(0.1)
 
     agent.sent = work
@@ -307,10 +257,8 @@ async def test_a_worker_without_its_run_cancels_nothing(agent, talk, monkeypatch
     assert agent.count("CancelTask") == 0
 
 
-@pytest.mark.parametrize("word_of_it", ["comes at once", "comes later than the answer"])
-async def test_cancels_before_the_first_answer_are_passed_on(agent, talk, monkeypatch, word_of_it):
-    if word_of_it == "comes later than the answer":
-        monkeypatch.setattr(worker.WorkerProcess, "_stop", lambda *_: None)
+async def test_cancels_before_the_first_answer_are_passed_on(agent, talk, monkeypatch):
+    monkeypatch.setattr(worker.WorkerProcess, "_stop", lambda *_: None)  # it hears of it after the answer
     go = threading.Event()
 
     async def work(_):
@@ -323,12 +271,9 @@ async def test_cancels_before_the_first_answer_are_passed_on(agent, talk, monkey
     begun = await talk.say()
     await until(lambda: agent.sends)
     await talk.cancel(begun)
-    if word_of_it == "comes at once":
-        await until(lambda: not worker.current_worker()._active)
     go.set()
-    if word_of_it == "comes later than the answer":
-        await until(lambda: "no longer its own" in str(run_of(begun).notes))
-        await work_off(cancellation.CANCELS)
+    await until(lambda: "no longer its own" in str(run_of(begun).notes))
+    await work_off(cancellation.CANCELS)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
@@ -356,14 +301,14 @@ async def seen_by(talk: Talk, text: str, **fields) -> dict:
     return part["data"]
 
 
-@pytest.mark.parametrize(
-    "peer",
-    [
-        "SDK 1.3 JSON-RPC",
-        "SDK 1.3 without streams",
-        pytest.param("SDK 1.3 HTTP+JSON", marks=pytest.mark.slow("one binding is enough")),
-    ],
-)
+SLOWLY = pytest.mark.slow("one binding, with streams, is enough")
+PEERS = [
+    "SDK 1.3 JSON-RPC",
+    *(pytest.param(f"SDK 1.3 {one}", marks=SLOWLY) for one in ("without streams", "HTTP+JSON")),
+]
+
+
+@pytest.mark.parametrize("peer", PEERS)
 async def test_it_delivers_asks_and_fails_like_the_agent(ada, peer):
     sdk = Talk(ada, await db.run(remote_agent, peers.peer(peer).card))
     counted = await sdk.ask("count 3")
@@ -428,6 +373,36 @@ async def test_a_fork_begins_a_remote_conversation_with_history(sdk, ada):
     begun = (await db.run(run_of, await other.ask("look once more"))).remote["contextId"]
     assert later["contextId"] == begun != before
     assert later["parts"] == [{"text": "look again"}]
+
+
+async def test_files_refused_inline_are_sent_as_links(agent, talk, client):
+    agent.tells("COMPLETED", "Thanks.")
+    agent.sent = in_turn(refusing(-32005), agent.sent)
+    sheet = {"raw": "YSxiCg==", "filename": "a b.csv", "mediaType": "text/csv"}
+    done = await talk.ask(parts=[{"text": "take"}, sheet])
+    assert done.state == "completed"
+    inline, linked = (message["parts"][1] for message in agent.sends)
+    assert inline == sheet
+    assert "raw" not in linked
+    path = linked["url"].partition("//")[2].partition("/")[2]
+    fetched = await db.run(client.get, f"/{path}")
+    assert fetched.content == b"a,b\n"
+    assert fetched["Content-Type"] == "text/csv"
+    forged = await db.run(client.get, f"/{path.replace('.1.', '.0.')}")
+    assert forged.status_code == 404
+
+
+async def test_a_lost_answer_is_sought_in_its_task(agent, talk):
+    agent.sent = in_turn(events({"task": task("INPUT_REQUIRED", "Which?")}), silence)
+    agent.is_at("INPUT_REQUIRED", "Which?")
+    asked = await talk.ask()
+    await talk.say("green", task=asked)
+    await until(lambda: len(agent.sends) == 2)
+    agent.is_at("COMPLETED", "Green it is.")
+    await asyncio.to_thread(worker.close_current_worker, 0.0)
+    done = await talk.settled(asked)
+    assert words(done) == "Green it is."
+    assert len(agent.sends) == 2
 
 
 async def test_what_other_agents_said_meanwhile_is_told_along(sdk, ada, echo):

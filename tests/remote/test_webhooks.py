@@ -7,10 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-from a2a.server.context import ServerCallContext
-from a2a.server.tasks import BasePushNotificationSender, InMemoryPushNotificationConfigStore
-from a2a.types import TaskPushNotificationConfig, TaskState, TaskStatus, TaskStatusUpdateEvent
-from google.protobuf.json_format import ParseDict
 
 from apps.accounts import quotas
 from apps.record import notifications
@@ -105,25 +101,3 @@ async def test_frequent_calls_are_merged_into_one(agent, nudged, monkeypatch):
     heard = [await asyncio.wait_for(nudged.get(), 20) for _ in range(3)]
     assert heard == [chatty["id"], other["id"], chatty["id"]]
     assert nudged.empty()
-
-
-async def test_the_sdks_server_tells_it(agent, nudged):
-    run = uuid.uuid4()
-    store = InMemoryPushNotificationConfigStore()
-    await store.set_info(
-        "their task", ParseDict(webhook_config(run), TaskPushNotificationConfig()), ServerCallContext()
-    )
-    status = TaskStatus(state=TaskState.TASK_STATE_COMPLETED)
-    event = TaskStatusUpdateEvent(task_id="their task", context_id="theirs", status=status)
-    await BasePushNotificationSender(agent, store).send_notification("their task", event)
-    assert await asyncio.wait_for(nudged.get(), 20) == str(run)
-
-
-async def test_a_second_follower_keeps_its_nudges():
-    before, again = webhooks.nudges_of("run"), webhooks.nudges_of("run")
-    with before:
-        nudged = again.__enter__()
-    webhooks._wake("run")
-    async with asyncio.timeout(1):
-        await nudged.wait()
-    again.__exit__(None, None, None)

@@ -114,15 +114,6 @@ async def test_engine_lines_name_run_task_and_span(ada, said, lines, spans):
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_work_on_a_database_thread_logs_the_request(lines) -> None:
-    from structlog.contextvars import bound_contextvars
-
-    with bound_contextvars(request="abc"):
-        await db.run(logging.getLogger("parley.db").warning, "slow")
-    assert [event["request"] for event in lines.events if event["event"] == "slow"] == ["abc"]
-
-
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker", "ada")
 async def test_no_line_has_a_message_or_a_secret(http, ada_key, lines, echo, monkeypatch):
     """At the level DEBUG: messages that succeed, fail, are refused and malformed; sign-ins, keys, uploads, pages."""

@@ -77,16 +77,6 @@ async def test_error_marks_its_span_without_its_text(http, ada_key, spans):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("worker")
-async def test_unsampled_caller_is_not_sampled(http, ada_key, spans, echo):
-    task = await ask(http, ada_key, "echo", "hello", f"{CALLER[:-2]}00")
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert spans.get_finished_spans() == ()
-    run = await db.run(Run.objects.get, task=task["id"])
-    assert (run.traceparent[3:35], run.traceparent[-2:]) == (TRACE, "00")
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("worker")
 async def test_plan_steps_are_below_its_run(ada, said, spans, echo):
     steps = {
         "first": {"agent": "echo", "message": "one"},
@@ -134,25 +124,6 @@ def test_environment_says_where_spans_go(monkeypatch):
     assert CANARY not in str(collector.spans)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("OTEL_TRACES_SAMPLER", "sometimes"),
-        ("OTEL_TRACES_SAMPLER_ARG", "10%"),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-    ],
-)
-def test_impossible_values_are_refused_by_name(monkeypatch, name, value):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=name):
-        tracing.configure("1")
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    tracing.configure("1")
-    assert not tracing.is_on()
-
-
 @pytest.mark.services("the trace passes through several processes", only=True)
 def test_trace_leads_through_all_processes() -> None:
     trace_id, caller = secrets.token_hex(16), secrets.token_hex(8)
@@ -180,3 +151,17 @@ def test_trace_leads_through_all_processes() -> None:
         assert {span.service["service.name"] for span in spans} == {"parley"}
         assert {span.service["deployment.environment.name"] for span in spans} == {"test"}
         assert {told["x-token"] for told in collector.headers} == {"abc"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("OTEL_TRACES_SAMPLER_ARG", "10%"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]
+)
+def test_impossible_values_are_refused_by_name(monkeypatch, name, value):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=name):
+        tracing.configure("1")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    tracing.configure("1")
+    assert not tracing.is_on()

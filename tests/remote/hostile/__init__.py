@@ -1,1 +1,0 @@
-"""An agent that breaks HTTP and A2A in every way."""
