@@ -133,8 +133,6 @@ lock: | $(filter .tools/bin/uv,$(UV))
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		--extra showcase --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		tests/a2a/old_sdk/requirements.in -o tests/a2a/old_sdk/requirements.txt
-	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		deploy/tools/requirements.in -o deploy/tools/requirements.txt
 
 # Pins the container's base image by the digest that the registry has now; needs Docker. Commit the change.
