@@ -1,6 +1,6 @@
 """The first usable fallback takes an unreachable agent's turn, and says so."""
 
-import contextlib
+import functools
 import json
 
 import pytest
@@ -9,16 +9,12 @@ from django.core.exceptions import ValidationError
 from agentkit import InputRequired, SkillHandler
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace, register_hosted
-from apps.engine import delegation, send, turn
-from apps.engine.recorder import Recorder
-from apps.engine.worker import release_runs
+from apps.engine import turn
 from apps.record import projection
-from apps.record.execution import Run
-from apps.record.models import Event, Message, Task
+from apps.record.models import Event, Message
 from parley import db as database
 from parley.registry import ADDED
-from tests.engine.delegating import done, run_of, the_record_holds, words
-from tests.working import begin, carry_out, let_the_lease_run_out
+from tests.engine.delegating import run_of, take_turn, words
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,13 +74,8 @@ def far(near):
 
 
 @pytest.fixture
-def talk(ada, worker):
-    async def talk(agent, message):
-        task = await done(ada.principal, agent, message)
-        await the_record_holds()
-        return task
-
-    return talk
+def talk(ada):
+    return functools.partial(take_turn, ada.principal)
 
 
 async def authors(task):
@@ -117,12 +108,6 @@ async def test_answer_to_a_question_is_for_who_asked(talk, far, said):
     assert (task.state, words(task)) == ("failed", UNREACHED)
 
 
-async def test_agent_that_cannot_be_loaded_has_fallbacks(talk, near, echo, said):
-    await Agent.objects.filter(pk=echo.pk).aupdate(handler="tests.engine.nowhere:Gone", fallbacks=["near"])
-    await echo.arefresh_from_db()
-    assert await authors(await talk(echo, said("hello"))) == [("near", "near")]
-
-
 async def test_fallbacks_are_asked_in_order_without_theirs(talk, near, said):
     def cast():
         remote("circle", "first")
@@ -146,7 +131,10 @@ async def test_closed_or_unfit_fallback_is_passed_over(talk, near, said):
         hosted("closed", access="groups")
         hosted("off", is_enabled=False)
         hosted("pictures", Pictures)
-        return remote("far", "closed", "off", "pictures", "near")
+        gone = hosted("gone", fallbacks=["closed", "off", "pictures", "near"])
+        gone.handler = "tests.engine.nowhere:Gone"
+        gone.save()
+        return gone
 
     message = said(parts=[{"text": "hi", "mediaType": "text/plain"}])
     assert await authors(await talk(await database.run(cast), message)) == [("near", "near")]
@@ -162,34 +150,12 @@ async def test_task_stays_with_its_fallback(talk, far, said):
     assert TRIED == ["far"]
 
 
-@pytest.mark.parametrize("retry_safe", [True, False])
-async def test_attempt_after_crash_stays_with_fallback(ada, far, near, said, retry_safe):
-    await Agent.objects.filter(pk=near.pk).aupdate(retry_safe=retry_safe)
-    sent = await send.send(ada.principal, far, said())
-    held = await database.run(lambda: begin(Run.objects.get(task=sent.task).pk))
-    recorder = Recorder(held)
-    calls = delegation.Delegation(held, recorder, contextlib.nullcontext)
-    assert await turn.hand_to_fallback(held, recorder, turn.task_context(held, recorder, calls))
-    if retry_safe:
-        await database.run(let_the_lease_run_out, held.lease)
-        await carry_out(held.lease.run_id)
-        starts = [one.payload.get("agent") async for one in Event.objects.filter(type="agent_start")]
-        assert starts == [None, near.pk]
-    else:
-        await recorder.close()
-        await database.run(release_runs, [held])
-    assert TRIED == []
-    assert await authors(await Task.objects.aget()) == [("near", "near")]
-    await the_record_holds()
-
-
 @pytest.mark.parametrize(
     ("fallbacks", "sentence"),
     [
         (["near", "near"], "each once"),
         (["far"], "its own fallback"),
         (["nobody"], "There is no agent nobody"),
-        ("near", "a list of slugs"),
         ([{}], "a list of slugs"),
     ],
 )

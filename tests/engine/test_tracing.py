@@ -40,17 +40,8 @@ def test_run_and_its_calls_are_spans_below_caller(ada, echo, said):
 
 @pytest.mark.parametrize(
     "header",
-    [
-        "garbage",
-        CALLER.upper(),
-        f"ff-{TRACE}-{SPAN}-01",
-        f"00-{'0' * 32}-{SPAN}-01",
-        f"00-{TRACE}-{'0' * 16}-01",
-        f"{CALLER}-more",
-        f"{CALLER},{CALLER}",
-        "00-" + "x" * 10_000,
-        "\0",
-    ],
+    ["garbage", CALLER.upper(), f"ff-{TRACE}-{SPAN}-01", f"00-{'0' * 32}-{SPAN}-01", f"{CALLER}-more", "\0" * 9_999],
+    ids=range(6),
 )
 def test_malformed_header_is_ignored(header):
     assert parts_of(tracing.child_of(header))[0] != TRACE
@@ -59,7 +50,6 @@ def test_malformed_header_is_ignored(header):
 def test_later_version_and_sampling_are_kept():
     assert parts_of(tracing.child_of(f"cc-{TRACE}-{SPAN}-01-more"))[0] == TRACE
     assert tracing.child_of(CALLER[:-1] + "0").endswith("-00")
-    assert tracing.child_of(CALLER[:-2] + "ff").endswith("-01")
 
 
 def test_later_turns_stay_in_the_trace(ada, echo, said):
