@@ -2,15 +2,14 @@
 
 import asyncio
 import threading
-import uuid
 from contextlib import aclosing
 
 import pytest
 from django.db import connection
 
 from agentkit import Completed
-from apps.engine import accept, cancel
-from apps.record import feed, notifications, wire
+from apps.engine import accept
+from apps.record import feed, notifications
 from parley import db
 from tests.record.lineages import rename
 from tests.working import begin, chunk, end, say
@@ -97,19 +96,6 @@ async def listen(sent, since):
         return [event.index for event in await anext(batches)]
 
 
-async def test_listener_reads_once_announced(ada, echo, said, settings, heard_for_long, reads):
-    settings.FEED_POLL_SECONDS = 3600
-    since = feed.start_listening()
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    following = asyncio.create_task(listen(sent, since))
-    await asyncio.sleep(0)
-    assert reads == []
-    await db.run(rename, sent.context)
-    assert await asyncio.wait_for(following, 10) == [sent.index + 1]
-    assert reads == [sent.index]
-    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1], "what was announced before it followed"
-
-
 async def test_progress_wakes_nobody_who_awaits_settling(ada, echo, said, settings, heard_for_long):
     settings.FEED_POLL_SECONDS = 3600
     since = feed.start_listening()
@@ -123,17 +109,6 @@ async def test_progress_wakes_nobody_who_awaits_settling(ada, echo, said, settin
         assert await asyncio.wait_for(waiting, 10) > sent.index
         await db.run(rename, sent.context)  # whatever no run records may have ended a task, too
         assert await asyncio.wait_for(anext(grown), 10) > sent.index
-
-
-@pytest.mark.parametrize("ear", ["new", "not mentioned"])
-async def test_who_may_have_missed_an_announcement_reads(ada, echo, said, settings, reads, ear):
-    settings.FEED_POLL_SECONDS = 3600
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    await db.run(rename, sent.context)
-    feed.running_hub()._recent.clear()
-    since = feed.start_listening() if ear == "new" else None
-    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
-    assert reads == [sent.index]
 
 
 async def woken(turns, *crowds):
@@ -165,20 +140,6 @@ async def test_callers_take_turns_in_being_woken(monkeypatch):
     assert (len(order), later) == (102, ["eve 0"])
 
 
-async def test_waiting_callers_are_woken_before_streams(monkeypatch):
-    monkeypatch.setattr(feed, "PAUSE_SECONDS", 3600)
-    bell = feed.Bell(feed.Turns())
-    streams = [asyncio.create_task(bell.wait()) for _ in range(3 * feed.WOKEN_AT_ONCE)]
-    answer = asyncio.create_task(bell.wait(at_once=True))
-    await asyncio.sleep(0)
-    bell.ring()
-    await asyncio.wait({answer}, timeout=10)
-    assert answer.done()
-    assert sum(stream.done() for stream in streams) <= feed.WOKEN_AT_ONCE
-    for stream in streams:
-        stream.cancel()
-
-
 async def test_events_are_read_once_for_all_followers(ada, echo, said, settings, reads):
     settings.FEED_POLL_SECONDS = 3600
     sent = await db.run(accept.accept, ada.principal, echo, said())
@@ -204,72 +165,3 @@ async def test_events_are_read_once_for_all_followers(ada, echo, said, settings,
     for _ in range(2):
         hub._forget_readers()
     assert hub._readers == {}
-
-
-async def test_shared_views_are_made_once(ada, echo, said):
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    events, shows = await db.run(feed.read_events, sent.context, 0), []
-
-    def show(events, failing):
-        shows.append(len(events))
-        if failing:
-            raise KeyError
-        return object()
-
-    for _ in range(2):
-        with pytest.raises(KeyError):
-            await feed.shared(events, "page", show, True)
-    pages = await asyncio.gather(*(feed.shared(events, "page", show, False) for _ in "12"))
-    assert pages[0] is pages[1]
-    await feed.shared(events, "another", show, False)
-    assert shows == [1] * 4
-
-
-def test_announcements_wait_by_their_urgency(ada, echo, said, monkeypatch):
-    waits = []
-    monkeypatch.setattr(notifications, "announce", lambda *reached, wait, settles: waits.append(wait))
-    sent = accept.accept(ada.principal, echo, said())
-    held = begin(sent.run)
-    say(held, chunk("lines", "1\n", last=False))
-    rename(sent.context)
-    cancel.cancel_by_id(ada.principal, echo, str(sent.task))
-    assert waits == [notifications.LATER, notifications.LATER, notifications.SOON, notifications.LATER, 0.0]
-
-
-async def test_announcements_survive_races(monkeypatch, settings):
-    settings.FEED_POLL_SECONDS = 3600
-    hub = feed.running_hub()
-    hub._reached("a context", 6, settles=False)
-    hub._reached("a context", 5)
-    assert hub._recent["a context"] == (6, 5), "one that is overtaken is no loss"
-    context = uuid.uuid4()
-    with hub.reader(context) as reader:
-
-        def ended(*_):
-            raise RuntimeError("Event loop is closed")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
-            notifications._notify(notifications.REACHED, str(context), 3)  # after the commit, so it must not fail
-        assert reader._newest == 0
-
-
-async def test_large_batch_is_sent_in_pieces():
-    frame, made = b"x" * (wire.PIECE_BYTES // 4), list[int]()
-
-    async def batches():
-        yield range(16)
-
-    def say(batch):
-        for number in batch:
-            made.append(number)
-            yield frame
-
-    async with aclosing(wire.with_heartbeats(batches(), say)) as pieces:
-        assert await anext(pieces) == frame * 4
-        assert made == [0, 1, 2, 3], "what nobody reads yet is not made"
-        others = asyncio.Event()
-        asyncio.get_running_loop().call_soon(others.set)
-        await anext(pieces)
-        assert others.is_set(), "others have their turn in between"
-        assert [piece async for piece in pieces] == [frame * 4, frame * 4]

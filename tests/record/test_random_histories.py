@@ -226,4 +226,5 @@ def test_the_record_holds_whatever_happens(ada, monkeypatch):
     for number, (on_busy, retry_safe) in enumerate(policies):
         fields = {"on_busy": on_busy, "retry_safe": retry_safe, "attempts": 2}
         register_hosted(f"history-{number}", "examples.agents.echo:Echo", **fields)
-    run_state_machine_as_test(History, settings=settings(stateful_step_count=30))
+    examples = settings().max_examples * 2 // 5
+    run_state_machine_as_test(History, settings=settings(stateful_step_count=30, max_examples=examples))

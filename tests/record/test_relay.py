@@ -85,19 +85,6 @@ def test_progress_keeps_announcements_of_settling(one, other):
     assert other.hears() == ("group", "a key", 10)
 
 
-def test_two_versions_understand_each_other(one, other):
-    """The previous version sent `<name> <index> <key>`, without owners, and read the index with `int`."""
-    said = []
-    one.relay._publish = lambda group, text: said.append(text)
-    one.relay.send("group", "a key", 7, "ada", settles=False)
-    assert int(said.pop().split(" ", 2)[1]) == 7
-    one.relay.send("group", "a key", 7, "ada")
-    name, index, key = said[0].split(" ", 2)
-    assert (name != other.relay._name, index, key) == (True, "7", "a key")
-    other.relay._receive("group", "f00d 8 a key")
-    assert other.hears() == ("group", "a key", 8)
-
-
 def test_newest_waiting_announcement_is_carried(one, other):
     for index in (*range(1, 100), 50):
         one.relay.send("group", "a key", index, wait=0.05)
@@ -108,18 +95,6 @@ def test_newest_waiting_announcement_is_carried(one, other):
     one.relay.send("group", "patient", 1, wait=3600)
     one.relay.send("group", "less so", 1, wait=0.01)
     assert other.hears() == ("group", "less so", 1)
-
-
-def test_announcements_are_not_repeated_for_others(one, other):
-    listens(one, told_by=other)
-    third = Process(one.relay._prefix)
-    listens(third, told_by=other)
-    one.relay.send("group", "a key", 6, wait=0.2)
-    other.relay.send("group", "a key", 6)
-    assert third.hears() == ("group", "a key", 6)
-    assert one.hears() == ("group", "a key", 6)
-    one.relay.send("group", "end", 1, wait=0.3)
-    assert third.hears() == ("group", "end", 1)
 
 
 def test_redis_may_go_and_come_back(prefix, caplog):
