@@ -3,7 +3,6 @@
 import datetime
 
 import pytest
-from django.core.exceptions import ValidationError
 from django.urls import reverse
 from django.utils import timezone
 
@@ -92,20 +91,6 @@ def test_one_job_at_a_time_sends_each_once(ada, echo, example):
     assert made.results.get().task == Task.objects.get().pk
 
 
-def test_lost_evaluation_is_left_to_its_holder(ada, echo, example, monkeypatch):
-    example("one")
-    example("two")
-    taken = []
-
-    def lose(evaluation, result):
-        taken.append(result)
-        Evaluation.objects.update(fence=9)
-
-    monkeypatch.setattr(evaluating, "_take_further", lose)
-    started(echo, ada)
-    assert len(taken) == 1
-
-
 def test_deleted_late_or_broken_example_fails(ada, echo, example, monkeypatch):
     example()
     made = started(echo, ada)
@@ -157,12 +142,6 @@ def test_new_version_is_evaluated_and_compared(ada, example):
 )
 def test_expectations(expected, parts, passes):
     assert (not checks.problems_of(Example(**expected), parts)) == passes
-
-
-@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#/nope"}, {"$ref": "http://127.0.0.1:1/schema"}])
-def test_invalid_schema_is_refused(example, schema):
-    with pytest.raises(ValidationError):
-        example(schema=schema)
 
 
 def test_bad_rating_becomes_an_example(admin_client, ada, echo, said):

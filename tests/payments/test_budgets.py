@@ -15,7 +15,7 @@ from apps.engine import accept, cancel
 from apps.limits.current import Exceeded
 from apps.payments import paying
 from apps.payments.models import BudgetPayment, PaymentBudget
-from apps.record.errors import BudgetSpent, LimitReached, NotAccepting, StorageFull
+from apps.record.errors import LimitReached, NotAccepting, StorageFull
 from apps.record.execution import Payment
 from apps.record.models import Task
 from parley import db
@@ -163,7 +163,6 @@ async def test_crash_after_a_step_pays_once(budget, task, facilitator, monkeypat
 
 REFUSALS = [
     LimitReached(Exceeded("Too many messages.", "messages", "agent", 1, 1, 60)),
-    BudgetSpent(Exceeded("The budget is spent.", "cost", "workspace", 1, 1, 60)),
     StorageFull(Exceeded("The storage is full.", "storage", "workspace", 1, 1, 0)),
     NotAccepting(),
 ]

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from agentkit import testing
 from apps.agents import cards
 from apps.conversations.pages.entries import entries_of
 from apps.engine import accept
@@ -15,7 +14,7 @@ from apps.record.execution import Payment
 from apps.record.models import Context, Event, Message, Task
 from parley import db
 from tests.engine.delegating import carried_on, done, ended, sent, take_turn, task_of, the_record_holds, words
-from tests.payments.facilitating import PRICE, Pretending, Selling, payment
+from tests.payments.facilitating import PRICE, Pretending, payment
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -194,8 +193,3 @@ async def test_called_agents_price_is_paid_above(ada, worker, cast, seller, faci
     stored = [one async for one in Event.objects.values_list("payload", flat=True)]
     assert "0xsigned" not in f"{stored}"
     await the_record_holds()
-
-
-async def test_handler_is_tested_without_a_host():
-    run = await testing.run(Selling(), "hello")
-    assert (await run.answer(payment={"payer": "0xBuyer"})).said == "Paid by 0xBuyer."

@@ -10,7 +10,6 @@ from threading import Barrier
 import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
@@ -79,11 +78,3 @@ def test_retried_row_waits_longer_each_time(row: OpenWork) -> None:
         waits.append((OpenWork.objects.get().next_try_at - now).total_seconds())
     assert all(5 * 2**n <= wait <= 11 * 2**n for n, wait in enumerate(waits))
     assert OpenWork.objects.get().tries == 4
-
-
-def test_claims_come_in_the_order_of_their_times(row: OpenWork, echo: Agent) -> None:
-    ids = {"task": uuid.uuid4(), "run": uuid.uuid4(), "remote_task": "older"}
-    older = OpenWork.objects.create(agent=echo, next_try_at=PAST - LEASE, **ids)
-    assert [one.pk for one in OpenWork.objects.all().claim(LEASE, 2)] == [older.pk, row.pk]
-    OpenWork.objects.update(lease_until=None, next_try_at=timezone.now() + LEASE)
-    assert OpenWork.objects.all().claim(LEASE, 2) == []
