@@ -1,6 +1,5 @@
 """A fork has its origin's past, without a copy, and not its future."""
 
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.conf import settings
@@ -20,7 +19,7 @@ from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperat
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Segment, Task
-from tests.record.lineages import place_before, started, words
+from tests.record.lineages import place_before, words
 from tests.working import begin, end, state_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("a log is read over several, and a fork made once")]
