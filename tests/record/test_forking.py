@@ -1,6 +1,5 @@
 """A fork has its origin's past, without a copy, and not its future."""
 
-
 import pytest
 from django.conf import settings
 from django.db import connection
