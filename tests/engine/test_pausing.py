@@ -72,15 +72,6 @@ def test_drained_agent_refuses_only_new_tasks(ada, echo, said, set_to, published
     assert accept.accept(ada.principal, echo, said()).run
 
 
-def test_draining_agents_may_call_others(ada, echo, countdown, said):
-    caller = accept.accept(ada.principal, echo, said()).task
-    activity.set_activity_of_all(DRAINING, None)
-    assert accept.accept(ada.principal, countdown, said(), parent=caller, sender=f"task:{caller}").run
-    activity.set_activity(countdown, DRAINING)
-    with pytest.raises(NotAccepting):
-        accept.accept(ada.principal, countdown, said(), parent=caller, sender=f"task:{caller}")
-
-
 async def test_paused_agent_gives_no_direct_answers(ada, agent, said):
     quick = await agent("Counting")
     known = said("known")

@@ -10,7 +10,7 @@ from django.utils import timezone
 from agentkit import Completed, Failed, InputRequired
 from apps.accounts.models import User
 from apps.conversations.queue import messages
-from apps.conversations.queue.messages import BeingSent, QueuedNotFound, QueueFull
+from apps.conversations.queue.messages import BeingSent, QueuedNotFound
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions import deletion
 from apps.engine import accept, cancel
@@ -186,18 +186,6 @@ async def test_one_key_queues_once(ada, context):
         with pytest.raises(KeyUsed):
             await db.run(messages.enqueue, ada.principal, context, text("another", "key-second"))
     assert await waiting(context) == []
-
-
-async def test_full_queue_takes_nothing_more(ada, working):
-    context = await put(ada, working, *map(str, range(messages.MAX_QUEUED)))
-    with pytest.raises(QueueFull):
-        await db.run(messages.enqueue, ada.principal, context, text("no", "one too many"))
-    assert await QueuedMessage.objects.acount() == messages.MAX_QUEUED
-    row = await QueuedMessage.objects.afirst()
-    await db.run(messages.remove, ada.principal, context, row.pk)
-    await db.run(messages.enqueue, ada.principal, context, text("no", "in its place"))
-    with pytest.raises(QueueFull):
-        await db.run(messages.undo_remove, ada.principal, context, row.pk)
 
 
 async def forgotten():

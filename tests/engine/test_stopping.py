@@ -1,13 +1,11 @@
 """A worker process stops turns at once, and leaves to others what it has no room for."""
 
 import asyncio
-import socket
 import threading
 
 import pytest
-from celery import current_app
 
-from apps.engine import accept, cancel, handlers, recorder, send, turn
+from apps.engine import accept, cancel, handlers, send, turn
 from apps.engine import finish as engine_finish
 from apps.engine.finish import finish as record_finish
 from apps.engine.jobs import sweep
@@ -79,24 +77,16 @@ async def test_newer_message_interrupts_and_is_next(ada, agent, said, start, pub
     assert await db.run(projection.differences, sent.context) == []
 
 
-@pytest.mark.parametrize("moment", ["close", "finish"])
-async def test_interrupting_an_ending_turn_loses_nothing(ada, echo, said, published, monkeypatch, moment):
+async def test_interrupting_an_ending_turn_loses_nothing(ada, echo, said, published, monkeypatch):
     """If the stop comes during the recording, the outcome stands and the message is the next turn."""
     ending, go_on = threading.Event(), threading.Event()
-
-    async def close(recorder):
-        ending.set()
-        await asyncio.to_thread(go_on.wait, SOON)
 
     def finish(*args, real=record_finish):
         ending.set()
         go_on.wait(SOON)
         return real(*args)
 
-    if moment == "close":
-        monkeypatch.setattr(recorder.Recorder, "close", close)
-    else:
-        monkeypatch.setattr(engine_finish, "finish", finish)
+    monkeypatch.setattr(engine_finish, "finish", finish)
     echo.on_busy = "interrupt"
     sent = await db.run(accept.accept, ada.principal, echo, said("first"))
     assignment = await db.run(begin, sent.run)
@@ -189,23 +179,3 @@ async def test_returned_wake_up_comes_again(room_for_one, worker, ada, agent, sa
     await db.run(cancel.cancel_by_id, ada.principal, waiting, str(first.task))
     async with asyncio.timeout(SOON):
         assert [await end_of(sent) for sent in (second, third)] == ["completed"] * 2
-
-
-def cut_the_line():
-    """Break the connection to the broker, as a firewall or restart does."""
-    with current_app.producer_or_acquire() as producer:
-        line = producer.connection.connection
-        if hasattr(line, "transport"):
-            line.transport.sock.shutdown(socket.SHUT_RDWR)
-        else:
-            producer.channel.pool.disconnect()
-
-
-@pytest.mark.services("a broker whose line can be cut", only=True)
-async def test_wake_up_goes_out_over_broken_line(worker, ada, echo, said, caplog):
-    for _ in range(2):
-        sent = await send.send(ada.principal, echo, said())
-        async with asyncio.timeout(SOON):
-            await end_of(sent)
-        await asyncio.to_thread(cut_the_line)
-    assert "the broker is away" not in caplog.text

@@ -2,8 +2,6 @@
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import User
@@ -39,26 +37,6 @@ def opened(ada, echo, said):
         return task
 
     return build
-
-
-def queries_of(client, *addresses: str) -> list[int]:
-    counted = []
-    for url in addresses:
-        with CaptureQueriesContext(connection) as captured:
-            assert client.get(url).status_code == 200
-        counted.append(len(captured))
-    return counted
-
-
-def test_list_queries_do_not_grow(admin_client, opened):
-    lists = [address(model) for model in RECORD]
-    opened()
-    queries_of(admin_client, *lists)  # fills caches
-    of_one = queries_of(admin_client, *lists)
-    for _ in range(9):
-        opened()
-    assert queries_of(admin_client, *lists) == of_one
-    assert max(of_one) <= 12
 
 
 def test_nobody_edits_the_record(admin_client, opened, ada):

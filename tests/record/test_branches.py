@@ -69,19 +69,6 @@ def test_versions_are_known_from_everywhere(talk, edit):
             siblings(talk.owner.principal, talk, index)
 
 
-def test_families_of_edits_of_edits_agree(talk, edit, say):
-    second = say("vier", edit(talk, "two", "zwei"))
-    third = edit(second, "vier", "quatre")
-    fourth = edit(third, "zwei", "deux")
-    assert fourth.forked_at == second.forked_at
-    assert texts(talk, "two") == texts(third, "zwei") == texts(fourth, "deux") == ["two", "zwei", "deux"]
-    fifth = edit(second, "one", "uno")
-    last = edit(edit(talk, "three", "drei"), "two", "trois")
-    assert ways(talk)["one"] == (1, [talk.pk, fifth.pk])
-    assert ways(last) == {"one": (1, [talk.pk, fifth.pk]), "trois": (4, [talk.pk, second.pk, fourth.pk, last.pk])}
-    assert ways(fifth) == {"uno": (2, [talk.pk, fifth.pk])}
-
-
 def test_deleted_versions_lead_nowhere(ada, talk, edit):
     second, third = edit(talk, "two", "zwei"), edit(talk, "two", "deux")
     deletion.delete_session(ada.principal, second.pk)

@@ -19,7 +19,7 @@ from apps.record.execution import Accepted, Run
 from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event, Message, Task
 from tests.archive.archiving import had_a_long_talk, put_away, replace
-from tests.record.lineages import place_before, shown, started, words
+from tests.record.lineages import shown, started, words
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is found by SQL")]
@@ -54,20 +54,6 @@ def test_unfinished_shared_task_is_canceled(ada, echo, said, clear, ends):
     assert not Event.objects.filter(context=child, payload__icontains="secret").exists()
     assert [run.message.parts for run in Run.objects.all()] == [[{"text": "work"}]]
     assert {accepted.task for accepted in Accepted.objects.all()} == {task, None}
-
-
-def test_child_conversations_go_with_their_last_fork(ada, echo, said, tell, clear):
-    root = tell("second", tell("first"))
-    first, second = Task.objects.order_by("created_at")
-    helped = [
-        accept.accept(ada.principal, echo, said(), sender=f"task:{task.pk}", parent=task.pk) for task in (first, second)
-    ]
-    child = fork(ada.principal, root, place_before(root, "second"), reason="fork")
-    clear(root)
-    assert [Context.objects.get(pk=one.context).deleted_at is None for one in helped] == [True, False]
-    assert Task.objects.get(pk=helped[0].task).parent == first
-    clear(child)
-    assert Context.objects.get(pk=helped[0].context).deleted_at is not None
 
 
 def test_shared_files_stay_as_long_as_forks(ada, tell, clear):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.core.files.storage import default_storage
 from django.db import connection, transaction
 from django.test import Client
@@ -32,7 +31,6 @@ from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
 from apps.record.models import Blob, Context, Event, Message, Task
 from apps.remote.models import OpenWork
-from tests.archive.archiving import put_away
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("columns of any table may hold it")]
@@ -203,17 +201,6 @@ def test_sweep_spares_young_and_used_files(ada, echo, said, settings):
     path.rename(f"{path}.gone")  # a leftover of a killed process
     blobs.sweep_unused()
     assert blobs.content_of({"stored": {"sha256": digest}}).startswith(MARK.encode())
-
-
-def test_archived_by_operator_leaves_nothing_either(admin_client, ada, echo, said):
-    """The log of operators' actions has only the session's id."""
-    context = put_away(full_of_it(ada, echo, said))
-    chosen = {"action": "move_to_cold_storage_selected", "_selected_action": [str(context.pk)]}
-    page = admin_client.post("/admin/record/context/", chosen, follow=True).content.decode()
-    assert "It is in cold storage." in page
-    deletion.delete_session(ada.principal, context.pk)
-    assert places() == []
-    assert not LogEntry.objects.filter(object_repr__contains=MARK).exists()
 
 
 CONTENT = bytes(range(256)) * 2000

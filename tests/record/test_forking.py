@@ -2,8 +2,6 @@
 
 import pytest
 from django.conf import settings
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agentkit import Completed, InputRequired
@@ -13,7 +11,7 @@ from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion, families
 from apps.conversations.sessions.commands import switch_agent
 from apps.engine import accept
-from apps.record import feed, ledger, lineage, projection
+from apps.record import lineage, projection
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import EventType
 from apps.record.execution import Run
@@ -142,16 +140,6 @@ def child(ada, talk):
     return fork(ada.principal, talk, place_before(talk, "second"), reason="fork")
 
 
-def length(context, number):
-    with ledger.writing(context.pk) as log:
-        for n in range(number):
-            message = {"messageId": f"m{n}", "contextId": context.context_id, "parts": [{"text": str(n)}]}
-            log.add(EventType.USER_MESSAGE, {"message": {**message, "role": "ROLE_USER"}})
-            answer = {**message, "messageId": f"a{n}", "role": "ROLE_AGENT"}
-            log.add(EventType.AGENT_MESSAGE, {"message": answer, "agent": context.agent_id})
-    return Context.objects.get(pk=context.pk)
-
-
 def test_agent_gets_the_past_of_a_fork(ada, echo, said, talk, child):
     sent = accept.accept(ada.principal, echo, said("other", contextId=child.context_id))
     turn = begin(sent.run)
@@ -176,27 +164,6 @@ def test_fork_has_files_of_its_past_alone(ada, bob, tell, client):
     assert client.get(reverse("web:message-file", args=[child.pk, 1, 0])).status_code == 200
     client.force_login(bob)
     assert client.get(files[0]).status_code == 404
-
-
-def test_long_past_costs_no_more(ada, talk, tell):
-    def statements(context):
-        with CaptureQueriesContext(connection) as asked:
-            at = context.last_event - 1
-            child = fork(ada.principal, context, at, reason="edit", key=f"{at}", edited_message="a0")
-        return len(asked), child
-
-    few, child = statements(length(talk, 3))
-    many, child = statements(length(talk, 300))
-    again, deep = statements(length(child, 10))
-    assert few == many
-    assert again <= many + 1
-    assert Event.objects.filter(context=deep).count() == 1
-    assert len(words(deep)) == 2 * (2 + 3 + 300 + 10 - 1)
-    assert projection.differences(deep.pk) == []
-    for context, after, count in ((talk, 0, 1), (child, child.forked_at, 1), (child, 0, 2)):
-        with CaptureQueriesContext(connection) as asked:
-            feed.read_events(context.pk, after)
-        assert len(asked) == count
 
 
 def test_families_are_deleted_by_branches(ada, tell, talk):

@@ -229,5 +229,5 @@ class Forks(RuleBasedStateMachine):
 @pytest.mark.timeout(3600)  # hundreds of histories
 def test_forks_hold_whatever_happens(ada, echo, monkeypatch):
     monkeypatch.setattr("apps.engine.worker.publish", lambda run: None)
-    examples = settings().max_examples * 2 // 5  # each takes a second
+    examples = settings().max_examples // 4  # each takes a second
     run_state_machine_as_test(Forks, settings=settings(stateful_step_count=20, max_examples=examples))

@@ -1,6 +1,5 @@
 """Settling notifications are sent at once, otherwise the newest after a wait."""
 
-import logging
 import queue
 import threading
 import time
@@ -10,7 +9,6 @@ import pytest
 from django.conf import settings
 
 from apps.record.notifications import Relay
-from tests.faults.servers import redis_server
 
 SOON = 10.0  # seconds after which a notification counts as lost
 
@@ -95,17 +93,3 @@ def test_newest_waiting_announcement_is_carried(one, other):
     one.relay.send("group", "patient", 1, wait=3600)
     one.relay.send("group", "less so", 1, wait=0.01)
     assert other.hears() == ("group", "less so", 1)
-
-
-def test_redis_may_go_and_come_back(prefix, caplog):
-    caplog.set_level(logging.INFO, "parley.notifications")
-    with redis_server() as server:
-        one, other = Process(prefix, server.url), Process(prefix, server.url)
-        listens(other, told_by=one)
-        server.kill()
-        for index in range(10):
-            one.relay.send("group", "a key", index)
-        assert sum("not being delivered" in line for line in caplog.messages) == 1
-        server.start()
-        listens(other, told_by=one)
-        assert sum("delivered to other processes again" in line for line in caplog.messages) == 1

@@ -4,7 +4,6 @@ import pytest
 
 from agentkit import Completed, InputRequired, Usage
 from apps.accounts.principals import ANONYMOUS
-from apps.agents import versions
 from apps.agents.models import Agent
 from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.commands import switch_agent
@@ -15,9 +14,8 @@ from apps.record.content.parts import is_blank
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import EventType
 from apps.record.models import Context, Event, Message, Task
-from apps.record.projection import Author, assemble_parts
+from apps.record.projection import assemble_parts
 from apps.record.runs import UsageTotals
-from tests.emptying import rewrite
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db
@@ -120,29 +118,6 @@ def test_unusable_options_are_refused(ada, echo, talk):
     echo.refresh_from_db()
     with pytest.raises(InvalidParams, match="takes no options"):
         switch_agent(ada.principal, talk.context, echo, {"tone": "dry"})
-
-
-def authors_of(context):
-    return list(projection.read_authors(Event.objects.filter(context=context).order_by("index")).values())
-
-
-def change(agent, name):
-    agent.name = name
-    agent.save()
-    versions.save_version(agent, versions.hosted_content(agent))
-
-
-def test_run_has_the_version_of_its_beginning(ada, echo, said):
-    first = accept.accept(ada.principal, echo, said(contextId="talk"))
-    held = begin(first.run)
-    change(echo, "Echo, louder")
-    end(held, Completed("one"))
-    second = accept.accept(ada.principal, echo, said(contextId="talk"))
-    end(begin(second.run), Completed("two"))
-    assert authors_of(first.context) == [Author(echo.pk, first.run, 1), Author(echo.pk, second.run, 2)]
-    start = Event.objects.get(type="agent_start", run=first.run)
-    rewrite(Event.objects.filter(pk=start.pk), payload={k: v for k, v in start.payload.items() if k != "version"})
-    assert authors_of(first.context)[0] == Author(echo.pk, first.run, None), "a log from before does not say it"
 
 
 def chunk(*parts, joined=True) -> Event:
