@@ -168,13 +168,12 @@ async def test_without_a_facilitator_it_fails(seller, ada, said):
 # Of a called agent
 
 
-@pytest.mark.parametrize("text", ["selling: x", "caller: selling: x"])
 @pytest.mark.services("parents and children race over the broker and the database")
-async def test_called_agents_price_is_paid_above(ada, worker, cast, seller, facilitator, said, text):
+async def test_called_agents_price_is_paid_above(ada, worker, cast, seller, facilitator, said):
     async def answered(message):
         return await ended(await sent(ada.principal, cast["caller"], message | {"taskId": str(parent.pk)}))
 
-    parent = await done(ada.principal, cast["caller"], said(text))
+    parent = await done(ada.principal, cast["caller"], said("caller: selling: x"))
     assert asks(parent)
     assert price_in(parent.slot, parent.status_message)["payTo"] == PRICE["pay_to"]
     [form] = [one["form"] for one in await shown(parent) if "form" in one]

@@ -91,11 +91,6 @@ async def heard_for_long(monkeypatch):
     monkeypatch.setattr(feed.running_hub(), "_created_at", asyncio.get_running_loop().time() - 60)
 
 
-async def listen(sent, since):
-    async with aclosing(feed.follow(sent.context, sent.index, since=since)) as batches:
-        return [event.index for event in await anext(batches)]
-
-
 async def test_progress_wakes_nobody_who_awaits_settling(ada, echo, said, settings, heard_for_long):
     settings.FEED_POLL_SECONDS = 3600
     since = feed.start_listening()

@@ -68,12 +68,6 @@ async def listening(one):
     return one.waiting
 
 
-async def until(true):
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 async def test_events_of_all_sessions_are_heard(ada, begun, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
     monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
