@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -25,6 +26,7 @@ from faults.history import (
     Streamed,
     Task,
 )
+from faults.planted import DEFECTS
 
 AT = datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC)
 WHEN = "2027-01-01T00:00:00.000Z"
@@ -145,3 +147,12 @@ def test_rule_finds_what_breaks_it(rule: judge.Rule, how: str, spoil: Callable[[
 
 def test_each_rule_has_a_wrong_history() -> None:
     assert set(judge.RULES) == {rule for rule, *_ in WRONG}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_each_defect_can_be_planted(name: str) -> None:
+    plant, _ = DEFECTS[name]
+    try:
+        plant()
+    finally:
+        mock.patch.stopall()

@@ -65,7 +65,7 @@ def test_record_is_for_operators_who_may_view_it(client, opened, ada):
         assert client.get(address(model)).status_code == 200
 
 
-def test_record_pages_link_to_each_other(admin_client, opened, ada, echo):
+def test_record_pages_link_to_each_other(admin_client, opened, ada):
     task = opened()
     shown = page(admin_client, Task, task)
     for link in (
@@ -79,12 +79,6 @@ def test_record_pages_link_to_each_other(admin_client, opened, ada, echo):
         assert admin_client.get(link).status_code == 200
     shown = page(admin_client, Context, task.context)
     assert f'href="{address(Event)}?context__id__exact={task.context_id}">1</a>' in shown
-    called = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "for the parent"}]}
-    receipt = accept.accept(ada.principal, echo, called, sender=f"task:{task.pk}", parent=task.pk)
-    child = Task.objects.select_related("context").get(pk=receipt.task)
-    assert str(task.pk) in page(admin_client, Task, child)
-    assert f"parent__id__exact={task.pk}" in page(admin_client, Task, task)
-    assert str(task.pk) in page(admin_client, Context, child.context)
 
 
 def test_words_of_people_are_never_markup(admin_client, opened):

@@ -1,8 +1,5 @@
 """Clearing a conversation keeps what forks share, and deletes the rest."""
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-
 import pytest
 from django.conf import settings
 from django.core.files.storage import default_storage
@@ -14,12 +11,11 @@ from apps.engine import accept
 from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record import lineage, projection
 from apps.record.content import blobs
-from apps.record.errors import ContextNotFound
 from apps.record.execution import Accepted, Run
 from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event, Message, Task
 from tests.archive.archiving import had_a_long_talk, put_away, replace
-from tests.record.lineages import shown, started, words
+from tests.record.lineages import shown, words
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is found by SQL")]
@@ -75,32 +71,6 @@ def test_shared_files_stay_as_long_as_forks(ada, tell, clear):
     for one in (child, again):
         clear(one)
     assert not Blob.objects.filter(uses__gt=0).exists()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_concurrent_forks_and_clears_leave_whole_forks(ada, echo, tell):
-    root = tell("second", tell("first"))
-    made = [root]
-
-    def fork_any():
-        for _ in range(4):
-            for one in list(made)[-3:]:
-                with suppress(ContextNotFound):
-                    made.append(fork(ada.principal, one.pk, 4, reason="fork"))
-
-    def clear_oldest():
-        for _ in range(4):
-            if len(made) > 1:
-                deletion.delete_context(ada.principal, echo, made.pop(0).context_id)
-
-    with ThreadPoolExecutor(4) as threads:
-        for done in [started(threads, step) for step in (fork_any, fork_any, clear_oldest, clear_oldest)]:
-            done.result()
-    alive = Context.objects.filter(deleted_at=None).exclude(pk=root.pk)
-    assert alive.exists()
-    for one in alive:
-        assert words(one) == ["first", "first is done"][: len(words(one))]
-        assert projection.differences(one.pk) == []
 
 
 @pytest.fixture

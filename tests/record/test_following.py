@@ -91,6 +91,24 @@ async def heard_for_long(monkeypatch):
     monkeypatch.setattr(feed.running_hub(), "_created_at", asyncio.get_running_loop().time() - 60)
 
 
+async def listen(sent, since):
+    async with aclosing(feed.follow(sent.context, sent.index, since=since)) as batches:
+        return [event.index for event in await anext(batches)]
+
+
+async def test_listener_reads_once_announced(ada, echo, said, settings, heard_for_long, reads):
+    settings.FEED_POLL_SECONDS = 3600
+    since = feed.start_listening()
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    following = asyncio.create_task(listen(sent, since))
+    await asyncio.sleep(0)
+    assert reads == []
+    await db.run(rename, sent.context)
+    assert await asyncio.wait_for(following, 10) == [sent.index + 1]
+    assert reads == [sent.index]
+    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1], "what was announced before it followed"
+
+
 async def test_progress_wakes_nobody_who_awaits_settling(ada, echo, said, settings, heard_for_long):
     settings.FEED_POLL_SECONDS = 3600
     since = feed.start_listening()
@@ -104,6 +122,17 @@ async def test_progress_wakes_nobody_who_awaits_settling(ada, echo, said, settin
         assert await asyncio.wait_for(waiting, 10) > sent.index
         await db.run(rename, sent.context)  # whatever no run records may have ended a task, too
         assert await asyncio.wait_for(anext(grown), 10) > sent.index
+
+
+@pytest.mark.parametrize("ear", ["new", "not mentioned"])
+async def test_who_may_have_missed_an_announcement_reads(ada, echo, said, settings, reads, ear):
+    settings.FEED_POLL_SECONDS = 3600
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    await db.run(rename, sent.context)
+    feed.running_hub()._recent.clear()
+    since = feed.start_listening() if ear == "new" else None
+    assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
+    assert reads == [sent.index]
 
 
 async def woken(turns, *crowds):
@@ -133,6 +162,20 @@ async def test_callers_take_turns_in_being_woken(monkeypatch):
     later, others_woken = await woken(turns, ("eve", 1))
     await asyncio.gather(all_woken, others_woken)
     assert (len(order), later) == (102, ["eve 0"])
+
+
+async def test_waiting_callers_are_woken_before_streams(monkeypatch):
+    monkeypatch.setattr(feed, "PAUSE_SECONDS", 3600)
+    bell = feed.Bell(feed.Turns())
+    streams = [asyncio.create_task(bell.wait()) for _ in range(3 * feed.WOKEN_AT_ONCE)]
+    answer = asyncio.create_task(bell.wait(at_once=True))
+    await asyncio.sleep(0)
+    bell.ring()
+    await asyncio.wait({answer}, timeout=10)
+    assert answer.done()
+    assert sum(stream.done() for stream in streams) <= feed.WOKEN_AT_ONCE
+    for stream in streams:
+        stream.cancel()
 
 
 async def test_events_are_read_once_for_all_followers(ada, echo, said, settings, reads):

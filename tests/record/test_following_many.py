@@ -68,6 +68,12 @@ async def listening(one):
     return one.waiting
 
 
+async def until(true):
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
 async def test_events_of_all_sessions_are_heard(ada, begun, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
     monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
@@ -137,6 +143,26 @@ async def test_gone_events_are_told_as_gone(ada, begun):
     assert told[gone][0] == EventType.SESSION_DELETED
     assert (told[lost], told[away]) == ((None, "deleted"), (None, "archived"))
     assert (len(follower.told), follower.indexes(other)) == (4, [2])
+
+
+def position_of(follower, user):
+    return sync.parse_position(user.principal, follower.stream.newest_place)
+
+
+async def test_caught_up_position_forgets_the_old(ada, begun, settings):
+    settings.FEED_POLL_SECONDS = 0.05
+    old, young = await db.run(begun), await db.run(begun)
+    async with client(ada.principal) as follower:
+        before = position_of(follower, ada)
+        assert before.indexes.keys() == {old, young}
+        waiting = await listening(follower)
+        await db.run(aged, old)
+        await until(lambda: old not in position_of(follower, ada).indexes)
+        assert position_of(follower, ada).at > before.at, "an idle one moves on"
+        assert position_of(follower, ada).indexes.keys() <= {young}
+        await db.run(rename, old)
+        await waiting
+        assert follower.indexes(old) == [2]
 
 
 async def test_slow_stream_hears_of_the_deletion_instead(ada, begun, settings):

@@ -9,7 +9,6 @@ from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion, families
-from apps.conversations.sessions.commands import switch_agent
 from apps.engine import accept
 from apps.record import lineage, projection
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
@@ -67,18 +66,6 @@ def test_forks_from_one_place_are_siblings(ada, talk):
             assert [event.type for event in lineage.events(child)] == ["fork"], "siblings leave no mark in it"
             assert Segment.objects.filter(context=child).get().source == child
         assert projection.differences(child.pk) == []
-
-
-def test_fork_has_the_agent_of_its_place(ada, echo, countdown, talk):
-    end_of_first = talk.last_event
-    switch_agent(ada.principal, talk.pk, countdown)
-    assert fork(ada.principal, talk, end_of_first, reason="fork").agent == echo
-    assert fork(ada.principal, talk, 0, reason="fork").agent == echo
-    late = fork(ada.principal, talk, end_of_first + 1, reason="fork")
-    assert late.agent == countdown
-    again = fork(ada.principal, talk, end_of_first, reason="agent", agent=countdown)
-    assert again.agent == countdown
-    assert fork(ada.principal, again, again.last_event, reason="fork").agent == echo
 
 
 def test_same_key_gives_the_same_fork(ada, countdown, talk):

@@ -125,15 +125,6 @@ def test_endless_formulas_are_not_converted():
     assert formulas.mathml("{" * 1_000 + "}" * 1_000) is None
 
 
-def test_footnotes_have_ids_of_their_text():
-    text = "It doubled[^1] since May[^2].\n\n[^1]: Report\n[^2]: https://example.org/r\n[^3]: Unused"
-    first, second = (render_markdown(text, Surroundings(key)) for key in ("m1", "m2"))
-    assert 'href="#fn-m1-1" id="fnref-m1-1"' in first
-    assert '<li id="fn-m1-2"' in first
-    assert "Unused" in first
-    assert "m1" not in second
-
-
 @pytest.mark.parametrize(
     "tex",
     [
