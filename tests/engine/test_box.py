@@ -62,14 +62,14 @@ async def test_endless_loop_is_ended_alone(boxed, ada, echo, said, settings):
         while not OVER.is_set():
             pass
 
-    settings.BLOCKED_SECONDS, settings.RUN_LEASE_SECONDS = 0.5, 1.5
+    settings.BLOCKED_SECONDS, settings.RUN_LEASE_SECONDS = 0.5, 3
     assert "0.3 seconds" in await failed(await boxed(looping_in_a_thread), "time_limit")
+    await until(lambda: not handlers.handler_threads().lost)
     beside, endless = await boxed(clinging), await boxed(looping)
     assert "without letting others go on" in await failed(endless, "blocked")
     assert (await ended(await sent(ada.principal, echo, said()))).state == "completed"
     await failed(beside, "time_limit")
     assert [run.attempt async for run in Run.objects.all()] == [1] * 4, "no lease was lost"
-    await until(lambda: not handlers.handler_threads().lost)
 
 
 async def test_stuck_process_leaves_runs_to_others(boxed, ada, echo, said, settings, caplog):

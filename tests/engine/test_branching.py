@@ -9,7 +9,6 @@ from agentkit import Artifact, Completed, InputRequired
 from apps.agents.models import Agent
 from apps.conversations.forks import branches, editing, forking
 from apps.conversations.sessions import deletion
-from apps.conversations.sessions.commands import switch_agent
 from apps.engine import accept, cancel
 from apps.engine.send import send
 from apps.record import errors, lineage, projection
@@ -165,17 +164,6 @@ async def test_only_own_words_are_edited(ada, echo, said):
     assert await Context.objects.acount() == 2
 
 
-async def test_repeated_retry_keeps_its_message(ada, echo, said):
-    context, once = await talk(ada, echo, said, "one", "two"), key()
-    first = await retried(ada, context, key=once)
-    await talk(ada, echo, said, "three")
-    again = await retried(ada, context, key=once)
-    assert (again.context, again.task, again.repeated) == (first.context, first.task, True)
-    answer = await Message.objects.aget(context=context, parts=text("one"), role="agent")
-    chosen = await retried(ada, context, message=answer.pk)
-    assert await said_in(chosen.context) == ["one", "one"]
-
-
 async def test_retry_repeats_the_newest_message(ada, seeing, said):
     context = await talk(ada, seeing, said, "one", "two", metadata={"tone": "dry"}, extensions=["https://e.org/x"])
     sent = await retried(ada, context)
@@ -185,17 +173,6 @@ async def test_retry_repeats_the_newest_message(ada, seeing, said):
     assert (given["history"][0], len(given["history"]), len(given["references"])) == ("one", 2, 1)
     assert (await Context.objects.aget(pk=sent.context)).fork_reason == "retry"
     assert not await Event.objects.filter(type="edit").aexists()
-
-
-async def test_another_agent_may_answer(ada, seeing, at_once, said):
-    context = await talk(ada, seeing, said, "one", metadata={"skillId": "see", "tone": "dry"})
-    await db.run(switch_agent, ada.principal, context, seeing, {"depth": 2})
-    sent = await retried(ada, context, agent=at_once)
-    assert sent.answer["parts"] == text("at once: one, after []")
-    child = await Context.objects.aget(pk=sent.context)
-    again = await Message.objects.aget(context=child, role="user")
-    assert (child.agent_id, child.options, again.metadata) == (at_once.pk, {}, {"tone": "dry"})
-    assert await is_whole(context, sent.context)
 
 
 # Another answer to a question

@@ -143,13 +143,6 @@ async def test_cancel_goes_all_the_way_down(ada, cast, begun):
     await the_record_holds()
 
 
-async def test_sweep_ends_children_of_ended_parents(begun):
-    receipt = await begun("gated: a")
-    await db.run(cancel._record_and_stop, await task_of(receipt.task))  # a crash before the children's end
-    await db.run(jobs.sweep)
-    assert await db.run(states, parent=receipt.task) == [("gated", "canceled")]
-
-
 async def test_children_end_with_their_turn(begun):
     receipt = await begun("a failing", "abandoning")
     assert (await ended(receipt)).state == "failed"
@@ -241,19 +234,6 @@ async def unheard(child):
     """From now on nobody is told of what the child does, as when a process died."""
     await until(lambda: not current_worker()._active)
     await Context.objects.filter(pk=child.context_id).aupdate(is_watched=False)
-
-
-async def test_swallowed_suspension_asks_all_the_same(call):
-    async def artifacts():
-        return sorted([one.state async for one in Artifact.objects.filter(task=parent)])
-
-    parent = await call("swallowing", "hello")
-    assert (parent.state, words(parent)) == (TaskState.INPUT_REQUIRED, "Which colour for swallowed?")
-    assert await artifacts() == ["discarded"], "the turn will be taken again, and will make it again"
-    parent = await call("swallowing", "blue", parent)
-    assert (parent.state, words(parent)) == ("completed", "swallowed: blue")
-    assert await artifacts() == ["delivered", "delivered", "discarded"], "the draft and the answer, once"
-    await the_record_holds()
 
 
 async def test_waiting_message_is_no_credential(ada, cast, said, begun):

@@ -108,17 +108,6 @@ async def test_answer_to_a_question_is_for_who_asked(talk, far, said):
     assert (task.state, words(task)) == ("failed", UNREACHED)
 
 
-async def test_fallbacks_are_asked_in_order_without_theirs(talk, near, said):
-    def cast():
-        remote("circle", "first")
-        remote("second", "near")
-        return remote("first", "circle", "second")
-
-    task = await talk(await database.run(cast), said())
-    assert TRIED == ["first", "circle", "second"]
-    assert (task.state, words(task)) == ("failed", "Second does not answer. Try again later.")
-
-
 @pytest.mark.parametrize(("slugs", "text"), [((), "hello"), (("near",), "half")], ids=["no fallback", "begun"])
 async def test_turn_without_usable_fallback_fails(talk, near, said, slugs, text):
     task = await talk(await database.run(remote, "far", *slugs), said(text))

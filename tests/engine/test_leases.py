@@ -268,23 +268,6 @@ def test_runs_that_kill_twice_fail_by_name(send, echo, code, how):
     assert projection.differences(sent.context) == []
 
 
-def test_only_the_run_of_a_process_is_blamed(send):
-    ended, others, unclaimed = send(), send(), send()
-    end(begin(ended.run, SECOND), Completed("done"))
-    note_end(ended.run, SECOND, -signal.SIGKILL)
-    assert state_of(ended.task) == "completed"
-    lose(others.run, SECOND)
-    begin(others.run, FIRST)
-    note_end(others.run, SECOND, -signal.SIGKILL)
-    assert state_of(others.task) == "working"
-    lose(unclaimed.run)
-    with pytest.raises(RunsAlone):
-        claim(unclaimed.run, SECOND)
-    note_end(unclaimed.run, SECOND, -signal.SIGKILL)
-    assert Run.objects.get(pk=unclaimed.run).lease_until is None
-    begin(unclaimed.run)
-
-
 def test_the_third_kill_pauses_the_agent(send, echo, settings):
     settings.ADMINS, settings.EMAIL_URL = ["olga@parley.local"], "memory://"
     for kills in range(1, PAUSE_AFTER + 1):

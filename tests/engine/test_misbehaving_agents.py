@@ -187,18 +187,6 @@ async def test_answer_cannot_name_somebody_elses_file(bob, agent, said, adas_fil
     assert adas_file["stored"]["sha256"] not in str(answer)
 
 
-async def test_given_file_is_passed_on_as_it_is(ada, agent, said, adas_file):
-    lied = {"stored": {"sha256": adas_file["stored"]["sha256"], "size": 1, "kind": "data"}}
-    file = {"raw": LARGE, "filename": "mine.txt"}
-    for parts, expected in (
-        ([file], {"stored": adas_file["stored"], "filename": "mine.txt"}),
-        ([file, {"data": [lied]}], {"stored": adas_file["stored"]}),
-    ):
-        task = await take_turn(ada.principal, await agent(forwarding), said(parts=parts))
-        [part] = (await ArtifactRow.objects.aget(task=task)).parts
-        assert part == expected
-
-
 def test_part_keeps_what_a2a_knows():
     part = {"raw": "-_8", "filename": "a", "mediaType": "b/c", "metadata": {"d": 1}, "kind": "file", "secret": 1}
     assert clean_parts([part]) == [{"raw": "+/8=", "filename": "a", "mediaType": "b/c", "metadata": {"d": 1}}]

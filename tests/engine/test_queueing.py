@@ -168,16 +168,6 @@ async def test_sender_that_died_after_sending_repeats_nothing(ada, talker, conte
     assert (await said_in(context), await waiting(context)) == (["first", "second"], [])
 
 
-async def test_message_sent_now_goes_to_running_task(ada, working):
-    context = await put(ada, working, "second", "third")
-    third = await QueuedMessage.objects.aget(message_id="key-third")
-    sent = await messages.send_now(ada.principal, context, third.pk)
-    assert (sent.task, await waiting(context)) == (working.task.pk, ["second"])
-    assert await db.run(end, working, Completed("done")) is not None, "it is the task's next turn"
-    with pytest.raises(QueuedNotFound):
-        await messages.send_now(ada.principal, context, third.pk)
-
-
 async def test_one_key_queues_once(ada, context):
     for moment in ("before", "after it was sent"):
         if moment != "before":
