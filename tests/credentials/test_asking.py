@@ -26,7 +26,6 @@ from apps.credentials.requests import (
     decline,
     give,
     may_answer,
-    renew,
     request_status,
 )
 from apps.engine import accept, cancel
@@ -176,24 +175,6 @@ async def test_link_of_an_ended_task_is_void(ada, calendar, said, how):
     with pytest.raises(LinkClosed):
         await db.run(give, asked, GivenCredential(SECRET), ada)
     assert not await Credential.objects.aexists()
-
-
-async def test_expired_link_gives_only_a_new_one(ada, calendar, said, published):
-    task = await ask(ada.principal, calendar, said)
-    asked = await request_of(task)
-    with pytest.raises(LinkClosed):
-        await db.run(renew, asked)
-    await CredentialRequest.objects.aupdate(expires_at=timezone.now())
-    new, newest = [await db.run(lambda: requests.find_request(renew(asked))) for _ in range(2)]
-    expected = [RequestStatus.EXPIRED, RequestStatus.EXPIRED, RequestStatus.OPEN]
-    assert [await db.run(request_status, one) for one in (asked, new, newest)] == expected
-    for one in (asked, new):
-        with pytest.raises(LinkClosed):
-            await db.run(give, one, GivenCredential(SECRET), ada)
-    await db.run(give, newest, GivenCredential(SECRET), ada)
-    assert len(published) == 1
-    with pytest.raises(LinkClosed):
-        await db.run(renew, asked)
 
 
 async def test_message_is_no_credential(ada, calendar, said):

@@ -124,19 +124,6 @@ def test_reserved_run_is_not_chosen_until_reservation_ends(ada, sent, turns):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_concurrent_workers_choose_different_runs(ada, bob, sent):
-    sent(ada, 8), sent(bob, 8)
-    chosen = []
-
-    def choose():
-        turns = Turns()
-        chosen.extend(turns.choose() for _ in range(4))
-
-    together(*[choose] * 4)
-    assert len({run for run, _ in filter(None, chosen)}) == 16
-
-
-@pytest.mark.django_db(transaction=True)
 def test_worker_with_one_slot_serves_others_next(ada, bob, sent, settings):
     settings.RUNS_PER_PROCESS = 1
     flood, [bobs] = sent(ada, 10), sent(bob)
@@ -148,20 +135,6 @@ def test_worker_with_one_slot_serves_others_next(ada, bob, sent, settings):
         carrier.close(10)
     assert Run.objects.get(pk=bobs).started_at is not None
     assert Run.objects.exclude(started_at=None).count() == 3
-
-
-@pytest.mark.services("PostgreSQL shows its plan", only=True)
-def test_long_queue_is_read_by_its_index(db):
-    runs = Run.objects.bulk_create(
-        Run(task_id=uuid.uuid4(), message_id=uuid.uuid4(), turn=1, lane=f"lane {n % 20}") for n in range(5_000)
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(f"ANALYZE {Run._meta.db_table}")
-        cursor.execute("EXPLAIN " + fairness.QUEUE.format(now="clock_timestamp()"))
-        plan = "\n".join(row[0] for row in cursor.fetchall())
-    Run.objects.filter(pk__in=[run.pk for run in runs])._raw_delete(connection.alias)  # they have no tasks
-    assert plan.count("queued_runs") >= 2
-    assert "Seq Scan on record_run" not in plan
 
 
 # Limits

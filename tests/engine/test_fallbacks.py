@@ -129,16 +129,6 @@ async def test_closed_or_unfit_fallback_is_passed_over(talk, near, said):
     assert await authors(await talk(await database.run(cast), message)) == [("near", "near")]
 
 
-async def test_task_stays_with_its_fallback(talk, far, said):
-    asked = await talk(far, said("ask"))
-    assert words(asked) == "Which word?"
-    TRIED.clear()
-    done = await talk(far, said("this", taskId=str(asked.pk)))
-    assert (words(done), TRIED) == ("memory {'begun': True}, skill None, 2 before: this", [])
-    await talk(far, said("next", contextId=str(done.context_id)))
-    assert TRIED == ["far"]
-
-
 @pytest.mark.parametrize(
     ("fallbacks", "sentence"),
     [

@@ -71,18 +71,6 @@ def test_processes_hear_each_other_not_themselves(one, other):
     assert other.heard.empty()
 
 
-def test_progress_keeps_announcements_of_settling(one, other):
-    one.relay.send("group", "a key", 7, "ada", settles=False)
-    assert other.hears() == ("group", "a key", 7, "ada", "on its way")
-    one.relay.send("group", "a key", 8, wait=0.1)
-    one.relay.send("group", "a key", 9, settles=False, wait=0.1)
-    assert other.hears() == ("group", "a key", 9)
-    listens(one, told_by=other)
-    one.relay.send("group", "a key", 10, wait=0.2)
-    other.relay.send("group", "a key", 11, settles=False)
-    assert other.hears() == ("group", "a key", 10)
-
-
 def test_newest_waiting_announcement_is_carried(one, other):
     for index in (*range(1, 100), 50):
         one.relay.send("group", "a key", index, wait=0.05)

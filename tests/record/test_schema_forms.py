@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.record.content.json_schema import MAX_VIOLATIONS, answer_data, violations
-from apps.record.content.schema_forms import answer_from, fields_of, outline_of
+from apps.record.content.schema_forms import answer_from, fields_of
 from apps.record.errors import InvalidParams
 
 TRIP = {
@@ -113,15 +113,6 @@ def test_refusals_name_the_field_in_a_sentence(schema, given, sentence):
 )
 def test_unaskable_forms_are_answered_in_words(schema):
     assert form(schema) == []
-
-
-def test_nested_form_has_an_outline():
-    inner = {"type": "object", "properties": {"street": {"type": "string", "description": "With the number."}}}
-    schema = {"type": "object", "properties": {"home_address": inner, "age": {"type": "integer", "title": "Your age"}}}
-    slot = {"name": "about", "schema": schema}
-    assert fields_of(slot) == []
-    assert outline_of(slot) == ["Home address", "\u2003Street: With the number.", "Your age"]
-    assert [outline_of(one) for one in (None, {"schema": "none"}, {"schema": {"type": "string"}})] == [[]] * 3
 
 
 def test_odd_schemas_are_read_kindly():

@@ -83,14 +83,3 @@ def test_whole_numbers_keep_their_digits(number: int) -> None:
 def test_a_digest_is_of_the_canonical_form(value: Any) -> None:
     assert strict_json.canonical(value) == rfc8785.dumps(value)
     assert strict_json.digest_of(value) == hashlib.sha256(rfc8785.dumps(value)).hexdigest()
-
-
-@given(JSON | st.integers())
-def test_what_was_parsed_is_stored_as_anything_else(value: Any) -> None:
-    def outcome(way: Callable[[Any], Any]) -> Any:
-        try:
-            return way(value)
-        except ValueError as error:
-            return str(error)
-
-    assert outcome(strict_json.received) == outcome(strict_json.to_storable)

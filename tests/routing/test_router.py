@@ -129,14 +129,6 @@ async def test_conversation_stays_with_its_agent(ada, cast, said):
     assert [child.references for child in children] == [[], [str(children[0].pk)], [], [str(children[2].pk)]]
 
 
-async def test_question_is_answered_through_the_router(ada, cast, said):
-    asking = await done(ada.principal, cast, said("count down from 99999999"))
-    assert (asking.state, "Which number shall I start from?" in told(asking)) == ("input-required", True)
-    ended = await done(ada.principal, cast, said("2", taskId=str(asking.pk)))
-    assert (ended.state, told(ended).endswith("Lift-off.")) == ("completed", True)
-    assert len(await database.run(children_of, ended)) == 1
-
-
 async def test_router_knows_only_its_callers_agents(ada, cast, said):
     await database.run(register_hosted, "hello", "examples.agents.hello:Hello", access=Agent.Access.PUBLIC)
     await Agent.objects.filter(slug="countdown").aupdate(listed=False)

@@ -8,12 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from django.db import connection, connections
-from django.test.utils import CaptureQueriesContext
+from django.db import connections
 
-from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.optional.transfers.models import Export
 from apps.remote.models import OpenWork
 from parley.db import sql
 
@@ -43,15 +40,6 @@ def test_of_many_processes_one_gets_a_row(row: OpenWork) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert sum(threads.map(claim, range(4))) == 1
-
-
-def test_claim_writes_by_its_own_table_alone(ada: User) -> None:
-    """A subquery in the update would find the row due as it was before another process changed it (PostgreSQL)."""
-    Export.objects.create(owner=ada)
-    with CaptureQueriesContext(connection) as queries:
-        assert len(Export.objects.select_related("owner").claim(LEASE)) == 1
-    [update] = [one["sql"] for one in queries if one["sql"].startswith("UPDATE")]
-    assert "SELECT" not in update
 
 
 def test_claim_ends_with_lease_release_or_row(row: OpenWork) -> None:
