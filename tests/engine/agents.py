@@ -54,8 +54,6 @@ class Counting(SkillHandler):
         Counting.asked += 1
         if task.message.text == "TimeoutError":
             raise TimeoutError
-        if task.message.text == "slow":
-            await asyncio.Event().wait()
         await asyncio.sleep(0)
         return Completed(f"answer {Counting.asked}")
 
@@ -91,8 +89,6 @@ class Calendar(SkillHandler):
                 raise RuntimeError(f"{credential.secret} is refused")
             case "fail":
                 return Failed(f"{credential.secret} is refused")
-            case "print":
-                print(credential.secret)
             case "ask":
                 task.memory["secret"] = {credential.secret: [credential.secret]}
                 task.session.memory["secret"] = credential.secret
