@@ -21,6 +21,7 @@ from apps.engine import accept
 from apps.optional.archive import archiving, file_format
 from apps.optional.archive.archiving import CannotArchive, move_to_cold_storage
 from apps.record import feed, ledger, lookup, projection, wire
+from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
@@ -252,6 +253,16 @@ def test_archived_session_is_deleted_with_its_file(ada, echo, talk, settings, is
         assert not Blob.objects.exists()
 
 
+def test_unnamed_files_are_swept(talk, settings):
+    name = move_to_cold_storage(talk.pk)
+    replace("cold/00/left-behind.jsonl.gz", b"left")
+    blobs.sweep_unused()
+    assert len(cold_files()) == 2, "somebody may be about to name it"
+    settings.UNUSED_FILE_SECONDS = 0
+    blobs.sweep_unused()
+    assert cold_files() == [name]
+
+
 @pytest.fixture
 def aged(ada, echo, said):
     def make(days, agent=echo):
@@ -302,6 +313,23 @@ def test_unfinished_and_touched_sessions_stay(ada, echo, aged, said, monkeypatch
     monkeypatch.setattr(deletion, "expired_sessions", answered_meanwhile)
     assert deletion.delete_expired_sessions() == 0
     assert left() == {"open", "echo 40"}
+
+
+def test_one_stuck_deletion_keeps_no_other(ada, aged, monkeypatch):
+    keep(ada.personal_workspace, 30)
+    stuck, delete = aged(50), deletion.delete
+    aged(40)
+
+    def delete_unless_stuck(context, *args, **options):
+        if context.pk == stuck.pk:
+            raise OSError("The disk is gone.")
+        delete(context, *args, **options)
+
+    monkeypatch.setattr(deletion, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(deletion, "delete", delete_unless_stuck)
+    assert deletion.delete_expired_sessions() == 1
+    assert deletion.delete_expired_sessions() == 0
+    assert left() == {"echo 50"}
 
 
 @pytest.fixture

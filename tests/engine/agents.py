@@ -54,6 +54,8 @@ class Counting(SkillHandler):
         Counting.asked += 1
         if task.message.text == "TimeoutError":
             raise TimeoutError
+        if task.message.text == "slow":
+            await asyncio.Event().wait()
         await asyncio.sleep(0)
         return Completed(f"answer {Counting.asked}")
 

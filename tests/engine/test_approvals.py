@@ -234,8 +234,18 @@ async def test_begun_call_is_not_made_again(ada, agent, asked, said):
     task = await task_of(task.pk)
     assert (task.state, SENT) == ("completed", [("bob", "")])
     assert "interrupted" in words(task)
+
+
+async def test_approval_outlives_a_killed_worker(ada, agent, asked, said):
+    task = await asked("ask")
+    receipt = await db.run(accept.accept, ada.principal, agent, answer_to(task, APPROVE, said))
+    late = await db.run(begin, receipt.run)  # the worker dies before the call
+    await db.run(let_the_lease_run_out, late.lease)
+    await carry_out(receipt.run)
+    calls = approvals.TurnApprovals(late, approvals.Recorder(late))
     with pytest.raises(LeaseLost):
         await calls.begin("another", "send_mail", {"to": "bob"})
+    assert ((await task_of(task.pk)).state, SENT) == ("completed", [("bob", "")])
     await the_record_holds()
 
 

@@ -1,5 +1,6 @@
 """The first usable fallback takes an unreachable agent's turn, and says so."""
 
+import contextlib
 import functools
 import json
 
@@ -9,12 +10,16 @@ from django.core.exceptions import ValidationError
 from agentkit import InputRequired, SkillHandler
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace, register_hosted
-from apps.engine import turn
+from apps.engine import delegation, send, turn
+from apps.engine.recorder import Recorder
+from apps.engine.worker import release_runs
 from apps.record import projection
-from apps.record.models import Event, Message
+from apps.record.execution import Run
+from apps.record.models import Event, Message, Task
 from parley import db as database
 from parley.registry import ADDED
-from tests.engine.delegating import run_of, take_turn, words
+from tests.engine.delegating import run_of, take_turn, the_record_holds, words
+from tests.working import begin, carry_out, let_the_lease_run_out
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -127,6 +132,27 @@ async def test_closed_or_unfit_fallback_is_passed_over(talk, near, said):
 
     message = said(parts=[{"text": "hi", "mediaType": "text/plain"}])
     assert await authors(await talk(await database.run(cast), message)) == [("near", "near")]
+
+
+@pytest.mark.parametrize("retry_safe", [True, False])
+async def test_attempt_after_crash_stays_with_fallback(ada, far, near, said, retry_safe):
+    await Agent.objects.filter(pk=near.pk).aupdate(retry_safe=retry_safe)
+    sent = await send.send(ada.principal, far, said())
+    held = await database.run(lambda: begin(Run.objects.get(task=sent.task).pk))
+    recorder = Recorder(held)
+    calls = delegation.Delegation(held, recorder, contextlib.nullcontext)
+    assert await turn.hand_to_fallback(held, recorder, turn.task_context(held, recorder, calls))
+    if retry_safe:
+        await database.run(let_the_lease_run_out, held.lease)
+        await carry_out(held.lease.run_id)
+        starts = [one.payload.get("agent") async for one in Event.objects.filter(type="agent_start")]
+        assert starts == [None, near.pk]
+    else:
+        await recorder.close()
+        await database.run(release_runs, [held])
+    assert TRIED == []
+    assert await authors(await Task.objects.aget()) == [("near", "near")]
+    await the_record_holds()
 
 
 @pytest.mark.parametrize(

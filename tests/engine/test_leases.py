@@ -6,7 +6,7 @@ import pytest
 from django.core import mail
 from django.db import OperationalError
 
-from agentkit import Completed, Failed
+from agentkit import Answer, Completed, Failed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
@@ -15,6 +15,7 @@ from apps.engine.claim import RunsAlone, claim
 from apps.engine.isolation import PAUSE_AFTER, note_end
 from apps.engine.jobs import sweep
 from apps.engine.recorder import EventBatch, event_of
+from apps.engine.send import AgentAnswer, Claim, NoAnswer, _claim_message, _record_answer_or_release
 from apps.engine.send import send as send_message
 from apps.engine.worker import check_leases, release_runs
 from apps.installation.models import Activity
@@ -216,6 +217,20 @@ def test_rolled_back_write_is_recorded_when_repeated(ada, echo, said, fail_once)
     assert projection.differences(sent.context) == []
 
 
+HI = Answer([{"text": "hi"}])
+
+
+def test_unconfirmed_answer_is_recorded_once(ada, echo, said):
+    message = said()
+    with pytest.raises(NoAnswer):
+        _record_answer_or_release(ada.principal, echo, message, AgentAnswer(HI))
+    assert not Message.objects.exists(), "it had no claim"
+    assert _claim_message(ada.principal, echo, message) is Claim.OURS
+    first, second = [_record_answer_or_release(ada.principal, echo, message, AgentAnswer(HI)) for _ in range(2)]
+    assert (first.context, first.index, first.answer) == (second.context, second.index, second.answer)
+    assert Message.objects.count() == 2
+
+
 # A run whose process died runs alone next time, so that another death shows whose fault it is
 
 FIRST, SECOND = "host:1:aaaaaa:1", "other:2:bbbbbb:1"
@@ -266,6 +281,23 @@ def test_runs_that_kill_twice_fail_by_name(send, echo, code, how):
     assert echo.name in error["message"]
     assert how in error["message"]
     assert projection.differences(sent.context) == []
+
+
+def test_only_the_run_of_a_process_is_blamed(send):
+    ended, others, unclaimed = send(), send(), send()
+    end(begin(ended.run, SECOND), Completed("done"))
+    note_end(ended.run, SECOND, -signal.SIGKILL)
+    assert state_of(ended.task) == "completed"
+    lose(others.run, SECOND)
+    begin(others.run, FIRST)
+    note_end(others.run, SECOND, -signal.SIGKILL)
+    assert state_of(others.task) == "working"
+    lose(unclaimed.run)
+    with pytest.raises(RunsAlone):
+        claim(unclaimed.run, SECOND)
+    note_end(unclaimed.run, SECOND, -signal.SIGKILL)
+    assert Run.objects.get(pk=unclaimed.run).lease_until is None
+    begin(unclaimed.run)
 
 
 def test_the_third_kill_pauses_the_agent(send, echo, settings):

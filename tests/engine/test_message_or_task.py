@@ -58,6 +58,18 @@ async def test_rules_choose_unless_a_task_is_required(ada, choosing, said):
     assert (await send(ada.principal, choosing, said("a question"), require_task=True)).task is not None
 
 
+async def test_asking_at_once_makes_a_task(ada, agent, said):
+    @described(response_type="message")
+    async def asking(task):
+        return InputRequired("What?") if "ask" in task.message.text else {"n": 1}
+
+    asker, message = await agent(asking), said("ask me")
+    assert (await send(ada.principal, asker, said())).answer["parts"] == [{"data": {"n": 1}}]
+    sent = await send(ada.principal, asker, message)
+    assert (await carried_on(sent.task)).state == "input-required"
+    assert (await send(ada.principal, asker, message)).task == sent.task
+
+
 async def test_question_of_a_session_is_answered(ada, choosing, said):
     async def talk(message, **options):
         return await send(ada.principal, choosing, message, **{"finds_question": True} | options)
@@ -98,6 +110,16 @@ async def test_newest_task_of_the_conversation_counts(ada, agent, said):
     await carried_on(first.task)
     assert (await send(ada.principal, following, said(contextId="c"))).task is None
     assert (await send(ada.principal, following, said(contextId="d"))).task is not None
+
+
+async def test_repeated_message_is_answered_as_before(ada, agent, said):
+    choices = ["task", "message"]
+    fickle = await agent(choosing_by(lambda *_: choices.pop()))
+    for is_task in (False, True):
+        message = said()
+        first, again = [await send(ada.principal, fickle, message) for _ in range(2)]
+        assert (first.task, first.answer) == (again.task, again.answer)
+        assert bool(first.task) is is_task
 
 
 @pytest.mark.parametrize("text", ["error", "nonsense", "wait"])

@@ -130,6 +130,20 @@ def test_only_cancel_leaves_messages_unread(ada, echo, said):
     assert not Run.objects.unfinished().exists()
 
 
+def test_message_answers_the_question_of_its_session(ada, echo, said):
+    first, answer = said("first", contextId="talk"), said("second", contextId="talk")
+    asked = accept.accept(ada.principal, echo, first, finds_question=True)
+    assert accept.accept(ada.principal, echo, first, finds_question=True).repeated, "working: no question yet"
+    end(begin(asked.run), InputRequired("Which?"))
+    assert accept.accept(ada.principal, echo, first, finds_question=True).index == asked.index, "asked, but no answer"
+    answered = accept.accept(ada.principal, echo, answer, finds_question=True)
+    assert (answered.task, state_of(asked.task)) == (asked.task, "working")
+    end(begin(answered.run), Completed("done"))
+    assert accept.accept(ada.principal, echo, answer, finds_question=True).index == answered.index
+    assert accept.accept(ada.principal, echo, said(contextId="talk"), finds_question=True).task != asked.task
+    assert projection.differences(asked.context) == []
+
+
 def test_only_who_was_asked_answers(ada, bob, echo, said):
     asked = accept.accept(ada.principal, echo, said())
     end(begin(asked.run), InputRequired("Which?"))

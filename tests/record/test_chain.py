@@ -151,6 +151,18 @@ def test_forks_continue_their_parents_chain(ada, echo, talk):
     assert differences(talk.pk) != []
 
 
+def test_archive_keeps_the_chain(talk):
+    before = Context.objects.get(pk=put_away(talk).pk).head_hash
+    archiving.move_to_cold_storage(talk.pk)
+    assert Context.objects.get(pk=talk.pk).head_hash == before
+    restoring.restore_context(talk.pk)
+    assert differences(talk.pk) == []
+    put_away(talk)
+    rewrite(event(talk, 2), artifact_id="other")
+    with pytest.raises(archiving.CannotArchive, match="event 2 "):
+        archiving.move_to_cold_storage(talk.pk)
+
+
 def test_rewritten_archive_is_not_restored(talk):
     put_away(talk)
     name = archiving.move_to_cold_storage(talk.pk)

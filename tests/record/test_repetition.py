@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from django.test import override_settings
 
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
@@ -86,6 +87,14 @@ async def test_answers_at_once_share_a_context(ada, counting, said):
     same = said()
     answers = [(await send(ANONYMOUS, counting, same)).answer["parts"][0]["text"] for _ in range(2)]
     assert answers == ["answer 7", "answer 8"], "nobody known gets a new one"
+
+
+@override_settings(ANSWER_SECONDS=0.1)
+async def test_deadline_is_said_in_the_answer(ada, counting, said):
+    answer = (await send(ada.principal, counting, said("slow"))).answer
+    assert answer["metadata"]["error"] == {"code": "time_limit"}
+    assert "0.1 seconds" in answer["parts"][0]["text"]
+    assert await database.run(Message.objects.count) == 2
 
 
 async def test_answer_outlives_a_caller_that_left(ada, counting, said, monkeypatch):
