@@ -332,6 +332,17 @@ def test_one_stuck_deletion_keeps_no_other(ada, aged, monkeypatch):
     assert left() == {"echo 50"}
 
 
+def test_command_lists_expiring_sessions_before_it_deletes(ada, aged, capsys):
+    gone = aged(40)
+    file = move_to_cold_storage(put_away(gone).pk)
+    keep(ada.personal_workspace, 30)
+    call_command("expire_sessions", "--dry-run")
+    assert f"{gone.pk} unchanged since" in capsys.readouterr().out
+    assert left() == {"echo 40"}
+    call_command("expire_sessions")
+    assert (left(), default_storage.exists(file)) == (set(), False)
+
+
 @pytest.fixture
 def session(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("evidence"))

@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.urls import reverse
 from django.utils import timezone
 
@@ -136,6 +137,12 @@ def test_new_version_is_evaluated_and_compared(ada, example):
 )
 def test_expectations(expected, parts, passes):
     assert (not checks.problems_of(Example(**expected), parts)) == passes
+
+
+@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#/nope"}, {"$ref": "http://127.0.0.1:1/schema"}])
+def test_invalid_schema_is_refused(example, schema):
+    with pytest.raises(ValidationError):
+        example(schema=schema)
 
 
 def test_bad_rating_becomes_an_example(admin_client, ada, echo, said):
