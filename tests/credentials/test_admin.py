@@ -55,11 +55,9 @@ def test_an_issuers_addresses_are_found(admin_client, server):
     ("fields", "told"),
     [
         ({}, "Give an issuer"),
-        ({"issuer": "http://127.0.0.1:9"}, "cannot be reached"),
         ({"issuer": "http://10.0.0.1"}, "private network"),
         ({"authorization_url": "https://a.example.org", "token_url": "javascript:x"}, "http"),
         ({"issuer": "https://a.example.org", "parameters-0-name": "state", "parameters-0-value": "x"}, "sets this"),
-        ({"authorization_url": "https://a.example.org", "token_url": "https://a.example.org", "name": "MAIL"}, "name"),
     ],
 )
 def test_what_cannot_work_is_refused(admin_client, server, fields, told):

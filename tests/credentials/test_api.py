@@ -58,9 +58,3 @@ async def test_giving_credentials_needs_a_scope_of_its_own(ada: User, said: Any)
     for scope, status in ((WRITE, 403), (CREDENTIALS, 204)):
         _, key = await db.run(lambda scope=scope: ApiKey.issue(ada, scope, scopes=[scope]))
         assert (await Caller(key).post(address, {"secret": SECRET})).status == status
-
-
-async def test_credential_can_be_declined(ada_calls: Caller, ada: User, said: Any) -> None:
-    task = await asking(ada, said)
-    assert (await ada_calls.post(f"/tasks/{task.pk}/credential", {"decline": True})).status == 204
-    assert await db.run(state_of, task) == "failed"

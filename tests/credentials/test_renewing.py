@@ -94,15 +94,6 @@ async def test_two_runs_renew_one_token_once(server, expired, accepted):
     assert again.secret == server.issued[4]
 
 
-async def test_kept_refresh_token_is_used_again(server, expired, run):
-    server.rotates = False
-    for _ in range(2):
-        await lending.lend(run, "calendar")
-        assert (await Credential.objects.aget()).refresh_token == expired.refresh_token
-        await Credential.objects.aupdate(expires_at=timezone.now())
-    assert server.asked == ["refresh_token"] * 2
-
-
 @pytest.mark.parametrize("has_refresh_token", [True, False])
 async def test_ended_grant_is_asked_for(server, expired, accepted, has_refresh_token):
     if has_refresh_token:
@@ -156,6 +147,15 @@ async def test_canceled_run_loses_no_renewed_token(server, expired, run):
         with pytest.raises(asyncio.CancelledError):
             await lending_it
     await until(lambda: Credential.objects.get().refresh_token == server.issued[-1] != expired.refresh_token)
+
+
+async def test_kept_refresh_token_is_used_again(server, expired, run):
+    server.rotates = False
+    for _ in range(2):
+        await lending.lend(run, "calendar")
+        assert (await Credential.objects.aget()).refresh_token == expired.refresh_token
+        await Credential.objects.aupdate(expires_at=timezone.now())
+    assert server.asked == ["refresh_token"] * 2
 
 
 async def test_dead_renewal_is_taken_over(server, run):

@@ -20,23 +20,17 @@ from agentkit.outcomes import AuthType
 class Waiting(SkillHandler):
     begun = threading.Event()
     stopped = threading.Event()
-    said = True
 
     async def on_request(self, task: TaskContext) -> str:
         if task.message.text != "wait":
             return f"went on with {task.message.text}"
-        if self.said:
-            await task.artifact("draft").append("half")
+        await task.artifact("draft").append("half")
         Waiting.begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             Waiting.stopped.set()
         return ""
-
-
-class WaitingSilently(Waiting):
-    said = False
 
 
 class WaitingInAThread(SkillHandler):
@@ -97,8 +91,6 @@ class Calendar(SkillHandler):
                 raise RuntimeError(f"{credential.secret} is refused")
             case "fail":
                 return Failed(f"{credential.secret} is refused")
-            case "print":
-                print(credential.secret)
             case "ask":
                 task.memory["secret"] = {credential.secret: [credential.secret]}
                 task.session.memory["secret"] = credential.secret

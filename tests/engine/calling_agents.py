@@ -98,15 +98,6 @@ class Repeating(SkillHandler):
         return " ".join(result.text for result in results) + " " + " ".join(sorted({r.task_id for r in results}))
 
 
-class Swallowing(SkillHandler):
-    async def on_request(self, task: TaskContext) -> str:
-        await task.artifact("draft").append("half")
-        try:
-            return (await task.call("asking", "swallowed")).text
-        except BaseException:
-            return "all is well"
-
-
 class Abandoning(SkillHandler):
     called: ClassVar[list[asyncio.Task[object]]] = []
 

@@ -1,32 +1,26 @@
 """Agents without code follow their version, which each run names; conversations choose options of agents."""
 
-import datetime
-import re
-
 import pytest
 
-from agentkit import InputRequired, Message, testing
+from agentkit import InputRequired, testing
 from agentkit import agent as described
 from agentkit.llm import LlmWorker
 from apps.agents import definitions
-from apps.agents.models import Agent, ToolPolicy, ToolSecret
+from apps.agents.models import Agent, ToolSecret
 from apps.conversations.sessions.commands import switch_agent
 from apps.credentials import lending
 from apps.credentials.models import Credential
 from apps.engine import accept
 from apps.engine.send import send
 from apps.model_agents.tools import calculate, current_time, read_file
-from apps.record.content.strict_json import digest_of
 from apps.record.errors import InvalidParams
 from apps.record.execution import Run
 from apps.record.models import Task
 from parley import db as database
-from parley import outbound
 from tests.agents.definitions import clerk, definition
-from tests.engine.delegating import done, ended, run_of, sent, take_turn, words
-from tests.model_agents import tool_servers
+from tests.engine.delegating import run_of, take_turn, words
 from tests.model_agents.conftest import endpoint
-from tests.model_agents.endpoint import calls, says
+from tests.model_agents.endpoint import says
 from tests.working import begin, carry_out, end, let_the_lease_run_out, state_of
 
 __all__ = ["endpoint"]
@@ -70,24 +64,6 @@ async def test_next_message_knows_history_and_newest_version(told, endpoint):
     assert [(await run_of(task)).input["agent"]["number"] for task in (first, second)] == [1, 2]
 
 
-async def test_usable_agents_are_tools(told, endpoint, echo, cast):
-    await Agent.objects.filter(slug="shouting").aupdate(access=Agent.Access.GROUPS)
-    agent = await database.run(clerk, agents=["echo", "shouting"])
-    for is_enabled, tools in ((True, {"ask_echo"}), (False, set())):
-        await Agent.objects.filter(pk=echo.pk).aupdate(is_enabled=is_enabled)
-        endpoint.replies = [says("Yes.")]
-        await told(agent)
-        assert offered(endpoint) == tools
-
-
-def test_run_names_its_version(ada, said, echo):
-    for agent in (clerk(), echo):
-        version = agent.current_version
-        run = Run.objects.get(pk=begin(accept.accept(ada.principal, agent, said()).run).lease.run_id)
-        assert run.input["agent"] == {"version": str(version.pk), "number": 1, "sha256": version.sha256}
-        assert run.input_hash == digest_of(run.input)
-
-
 async def test_repeated_attempt_keeps_its_version(ada, said, endpoint):
     agent = await database.run(clerk)
     await database.run(Agent.objects.filter(pk=agent.pk).update, retry_safe=True)
@@ -110,42 +86,6 @@ def test_tool_secret_goes_to_its_server_alone(db):
     ToolSecret.objects.create(agent=agent, url=urls[0], secret="sesame")
     ToolSecret.objects.create(agent=clerk("other"), url=urls[1], secret="not ours")
     assert definitions.tool_server_headers(agent, made) == {urls[0]: {"X-Key": "sesame"}, urls[1]: {}}
-
-
-async def test_tools_of_a_server_are_used_with_secret(ada, told, endpoint, settings):
-    outbound.configure(["127.0.0.1"])
-    try:
-        with tool_servers.running("sesame") as server:
-            agent = await database.run(clerk, mcp_servers=[{"url": server.url}])
-            await ToolPolicy.objects.all().adelete()
-            closed = await told(agent, "2 and 3?")
-            await database.run(ToolSecret.objects.create, agent=agent, url=server.url, secret="Bearer sesame")
-            endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
-            task = await told(agent, "2 and 3?")
-    finally:
-        outbound.configure(settings.OUTBOUND_ALLOW)
-    assert (closed.state, "cannot be used" in words(closed)) == ("failed", True)
-    assert words(task) == "5"
-    assert [content for role, content in endpoint.said() if role == "tool"] == ["5"]
-    run = await run_of(task)
-    assert "sesame" not in str([run.input, run.error, run.usage])
-
-
-@pytest.mark.usefixtures("worker")
-async def test_suspended_turn_keeps_its_version(ada, cast, said, endpoint):
-    agent = await database.run(clerk, agents=["asking"])
-    endpoint.replies = [calls(("ask_asking", {"message": "the wall"}))]
-    parent = await done(ada.principal, agent, said("Have it painted."))
-    assert (parent.state, words(parent)) == ("input-required", "Which colour for the wall?")
-    await database.run(clerk, agents=["asking"], instructions="Answer in two sentences.")
-    endpoint.replies = [says("Green it is.")]
-    receipt = await sent(ada.principal, agent, said("green", taskId=str(parent.pk)))
-    parent = await ended(receipt)
-    assert (parent.state, words(parent)) == ("completed", "Green it is.")
-    assert endpoint.said()[0] == ("system", "Answer in one sentence.")
-    assert ("tool", "the wall: green") in endpoint.said()
-    inputs = await database.run(lambda: list(Run.objects.filter(task=parent.pk).values_list("input", flat=True)))
-    assert {given["agent"]["number"] for given in inputs} == {1}
 
 
 # Options
@@ -229,9 +169,7 @@ async def test_people_choose_offered_models(ada, agent, told, endpoint, settings
     [
         ({"model": ""}, "model: "),
         ({"settings": {"temperature": 3}}, "less than or equal to 2"),
-        ({"settings": {"temperature": "1"}}, "settings: temperature"),
-        ({"settings": {"seed": 1}}, "settings: seed"),
-        ({"tone": "dry"}, "tone: "),
+        ({"tone": ""}, "tone: "),
     ],
 )
 def test_unfit_options_are_refused(ada, said, endpoint, settings, options, sentence):
@@ -247,104 +185,64 @@ async def test_conversation_may_leave_out_credentials(ada, echo, said):
     def give():
         kept = {"agent": echo, "user": ada, "service": "calendar", "auth_type": "api_key", "secret": "s3cret"}
         Credential.objects.create(**kept)
-        chosen = [{}, *({"credentials": names} for names in (["calendar", "mail"], ["mail"], []))]
+        chosen = [{}, {"credentials": ["calendar", "mail"]}, {"credentials": ["mail"]}]
         return [begin(switched(ada, echo, said, **options).run) for options in chosen]
 
     lent = [await lending.lend(run, "calendar") for run in await database.run(give)]
-    assert [one and one.secret for one in lent] == ["s3cret", "s3cret", None, None]
-
-
-def test_fallback_has_none_of_the_options(ada, echo, countdown, said):
-    talk = switched(ada, echo, said, tone="dry")
-    Run.objects.filter(pk=talk.run).update(agent=countdown)
-    held = begin(talk.run)
-    assert (held.agent, held.options) == (countdown, {})
+    assert [one and one.secret for one in lent] == ["s3cret", "s3cret", None]
 
 
 # Built-in tools
 
-RESULTS = [
-    ("1 + 2 * 3", "7"),
-    ("(3 + 4.5) * 2 ** 10", "7680.0"),
-    ("-7 // 2 + 7 % 4", "-1"),
-    ("round(sqrt(2) ** 2, 9)", "2.0"),
-    ("round(2.5)", "2"),
-    ("max(1, 2, min(5, 3))", "3"),
-    ("2 ** 100", str(2**100)),
-    ("2 ** -1", "0.5"),
-    (" 12_000 / 3 ", "4000.0"),
-    ("round(cos(pi), 3)", "-1.0"),
-    ("round(5, -1000000000)", "5"),
-]
-REFUSALS = [
-    ("", "This is no arithmetic expression"),
-    ("two plus two", "This is no arithmetic expression"),
-    ("(" * 300, "This is no arithmetic expression"),
-    ("1" * 501, "longer than 500 characters"),
-    ("1 / 0", "cannot be calculated: division by zero"),
-    ("max()", "cannot be calculated"),
-    ("sqrt(-1)", "cannot be calculated"),
-    ("(-8) ** 0.5", "no real number"),
-    ("9 ** 9 ** 9", "too large"),
-    ("2 ** 4000 * 2 ** 4000", "too large"),
-    ("1e308 * 10", "too large"),
-    ("10.0 ** 400", "too large"),
-    ("exp(1000)", "too large"),
-    ("__import__('os')", "nothing that can be calculated"),
-    ("(1).__class__", "nothing that can be calculated"),
-    ("[1, 2]", "nothing that can be calculated"),
-    ("True", "nothing that can be calculated"),
-    ("round(number=2)", "nothing that can be calculated"),
-    ("1 if 2 else 3", "nothing that can be calculated"),
-    ("'a' * 100", "nothing that can be calculated"),
-]
 
-
-def test_arithmetic_is_calculated():
-    assert [(expression, calculate(expression)) for expression, _ in RESULTS] == RESULTS
+def test_arithmetic_is_calculated(subtests):
+    for expression, result in (
+        ("1 + 2 * 3", "7"),
+        ("(3 + 4.5) * 2 ** 10", "7680.0"),
+        ("-7 // 2 + 7 % 4", "-1"),
+        ("round(sqrt(2) ** 2, 9)", "2.0"),
+        ("2 ** 100", str(2**100)),
+        ("round(5, -1000000000)", "5"),
+    ):
+        with subtests.test(expression):
+            assert calculate(expression) == result
 
 
 def test_what_is_no_arithmetic_is_refused(subtests):
-    for expression, sentence in REFUSALS:
+    for expression, sentence in (
+        ("two plus two", "This is no arithmetic expression"),
+        ("(" * 300, "This is no arithmetic expression"),
+        ("1" * 501, "longer than 500 characters"),
+        ("1 / 0", "cannot be calculated: division by zero"),
+        ("(-8) ** 0.5", "no real number"),
+        ("9 ** 9 ** 9", "too large"),
+        ("2 ** 4000 * 2 ** 4000", "too large"),
+        ("10.0 ** 400", "too large"),
+        ("__import__('os')", "nothing that can be calculated"),
+        ("(1).__class__", "nothing that can be calculated"),
+        ("True", "nothing that can be calculated"),
+        ("round(number=2)", "nothing that can be calculated"),
+        ("'a' * 100", "nothing that can be calculated"),
+    ):
         with subtests.test(expression), pytest.raises(ValueError, match=sentence):
             calculate(expression)
 
 
+def test_files_of_the_conversation_are_read():
+    files = {"long.txt": b"a" * 20_000 + b"b" * 10, "a.png": b"\x89PNG\xff"}
+    history = [testing.user_message("before", {"notes.txt": "Früher".encode()})]
+    task = testing.task_for(testing.user_message("look", files), testing.Recorder(), history=history)
+    assert "notes.txt (text/plain, 7 bytes)" in read_file(task).splitlines()
+    assert read_file(task, "notes.txt") == "Characters 0 to 6 of 6:\nFrüher"
+    assert read_file(task, "long.txt", start=-5).startswith("Characters 0 to 20000 of 20010:\naaa")
+    assert read_file(task, "long.txt", start=20_000) == "Characters 20000 to 20010 of 20010:\nbbbbbbbbbb"
+    for name, sentence in (("b.txt", "No file is named 'b.txt'"), ("a.png", "no text")):
+        with pytest.raises(ValueError, match=sentence):
+            read_file(task, name)
+
+
 def test_time_is_told_in_the_asked_zone():
-    told = current_time("Asia/Tokyo")
-    day, stamp, zone = re.fullmatch(r"(\w+), (\S+ \S+) \((\S+)\)", told).groups()
-    at = datetime.datetime.fromisoformat(stamp)
-    assert abs(datetime.datetime.now(datetime.UTC) - at) < datetime.timedelta(seconds=60)
-    assert (f"{at:%A}", at.utcoffset(), zone) == (day, datetime.timedelta(hours=9), "Asia/Tokyo")
-    assert "(UTC)" in current_time()
-    for zone in ("Nowhere/Land", "../../etc/passwd", "", "/etc/localtime"):
+    assert current_time("Asia/Tokyo").endswith("(Asia/Tokyo)")
+    for zone in ("Nowhere/Land", "../../etc/passwd", ""):
         with pytest.raises(ValueError, match="Write one such as Europe/Paris"):
             current_time(zone)
-
-
-def task_with(files, earlier=None):
-    history = [testing.user_message("before", earlier)] if earlier else []
-    message: Message = testing.user_message("look", files)
-    return testing.task_for(message, testing.Recorder(), history=history)
-
-
-def test_files_of_the_conversation_are_read():
-    task = task_with({"b.csv": b"x,y\n1,2\n"}, earlier={"notes.txt": "Früher".encode()})
-    assert read_file(task, "notes.txt") == "Characters 0 to 6 of 6:\nFrüher"
-    assert read_file(task).splitlines() == ["b.csv (text/csv, 8 bytes)", "notes.txt (text/plain, 7 bytes)"]
-
-
-def test_long_file_is_read_in_pieces():
-    task = task_with({"long.txt": b"a" * 20_000 + b"b" * 10})
-    assert read_file(task, "long.txt").startswith("Characters 0 to 20000 of 20010:\naaa")
-    assert read_file(task, "long.txt", start=20_000) == "Characters 20000 to 20010 of 20010:\nbbbbbbbbbb"
-    assert read_file(task, "long.txt", start=-5).startswith("Characters 0 to 20000")
-
-
-def test_missing_or_binary_file_is_refused():
-    assert read_file(task_with({})) == "No file was attached to this conversation."
-    task = task_with({"a.png": b"\x89PNG\xff"})
-    with pytest.raises(ValueError, match=r"No file is named 'b.txt'. There are: a.png."):
-        read_file(task, "b.txt")
-    with pytest.raises(ValueError, match=r"a\.png .* no text"):
-        read_file(task, "a.png")

@@ -118,34 +118,22 @@ async def test_arguments_are_edited_within_the_schema(ada, asked, said):
     assert (given["edited"], given["arguments"]) == (True, {"to": "carl", "body": "good day"})
 
 
-@pytest.mark.parametrize("answer", [REFUSE | {"reason": "Not to him."}, "Not to him."], ids=["form", "words"])
-async def test_refusal_reaches_model_with_its_reason(ada, asked, said, answer):
-    task = await answered(ada, await asked("ask"), answer, said)
-    assert (task.state, SENT) == ("completed", [])
-    assert "refused this call" in words(task)
-    assert "Not to him." in words(task)
-    assert await AuditEntry.objects.filter(action="tool.refused").acount() == 1
-
-
 @pytest.mark.parametrize(
-    ("text", "decision"), [("Approve.", "approve"), ("yes", "approve"), ("no", "refuse"), ("yes, but later", "refuse")]
+    ("text", "decision"), [("Approve.", "approve"), ("yes", "approve"), ("yes, but later", "refuse")]
 )
 def test_only_plain_words_approve(text, decision):
     assert answer_in(user_message(text))["decision"] == decision
 
 
-async def test_calls_of_one_step_are_asked_in_turn(ada, asked, said):
-    task = await answered(ada, await asked("ask", "send_mail bob\nsend_mail carl"), REFUSE, said)
+@pytest.mark.parametrize("refusal", [REFUSE | {"reason": "Not to him."}, "Not to him."], ids=["form", "words"])
+async def test_refused_call_is_told_and_others_asked(ada, asked, said, refusal):
+    task = await answered(ada, await asked("ask", "send_mail bob\nsend_mail carl"), refusal, said)
     assert (task.state, shown(task)["arguments"], SENT) == ("input-required", {"to": "carl"}, [])
     task = await answered(ada, task, APPROVE, said)
     assert (task.state, SENT) == ("completed", [("carl", "")])
-
-
-async def test_forbidden_tool_is_told_to_the_model(ada, agent, said):
-    await policy(agent, "send_*", "never")
-    task = await told(ada, agent, said("send_mail bob"))
-    assert (task.state, SENT) == ("completed", [])
-    assert "may never use the tool send_mail" in words(task)
+    assert "refused this call" in words(task)
+    assert "Not to him." in words(task)
+    assert await AuditEntry.objects.filter(action="tool.refused").acount() == 1
 
 
 async def test_session_choice_is_of_tool_session_and_person(ada, bob, agent, said):
@@ -191,14 +179,13 @@ async def test_editor_of_approved_call_approves_first(ada, boss, asked, said):
     assert (task.state, SENT) == ("completed", [("eve", "")])
 
 
-async def test_one_refusal_is_enough(boss, asked):
-    assert (await decided_by(boss, await asked("ask_two"), REFUSE)).state == "completed"
-    assert SENT == []
-
-
 async def test_operators_decide_only_what_needs_two(boss, asked):
+    task = await asked("ask")
     with pytest.raises(TaskNotFound):
-        await decided_by(boss, await asked("ask"), APPROVE)
+        await decided_by(boss, task, APPROVE)
+    await ToolPolicy.objects.all().adelete()
+    assert (await decided_by(boss, await asked("ask_two"), REFUSE)).state == "completed", "one refusal is enough"
+    assert SENT == []
 
 
 async def test_unknown_caller_needs_an_operator(boss, agent, said):
@@ -219,7 +206,7 @@ async def test_stricter_policy_overrules_an_approval(ada, asked, said, stricter,
     assert stricter == "never" or task.slot["approvers"] == 2
 
 
-@pytest.mark.parametrize("called", ["send_mail bob", "obedient: send_mail bob", "middle: obedient: send_mail bob"])
+@pytest.mark.parametrize("called", ["send_mail bob", "middle: obedient: send_mail bob"])
 async def test_early_message_approves_nothing(called, ada, agent, said):
     await policy(agent, "send_mail", "ask")
     for slug in ("middle", "caller"):

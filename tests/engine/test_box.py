@@ -7,10 +7,9 @@ import threading
 
 import pytest
 
-from agentkit import Artifact, InputRequired, SkillHandler
+from agentkit import Artifact, SkillHandler
 from agentkit import agent as described
 from apps.engine import accept, handlers, worker
-from apps.engine.send import send
 from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Artifact as ArtifactRow
@@ -96,12 +95,7 @@ async def test_stuck_process_leaves_runs_to_others(boxed, ada, echo, said, setti
 
 @pytest.mark.parametrize(
     ("text", "most", "told"),
-    [
-        ("whole", 100, "at most 5 MB"),
-        ("chunks", 100, "at most 5 MB"),
-        ("stubborn", 100, "at most 5 MB"),
-        ("chunks", 3, "at most 3 MB together"),
-    ],
+    [("whole", 100, "at most 5 MB"), ("stubborn", 100, "at most 5 MB"), ("chunks", 3, "at most 3 MB together")],
 )
 async def test_artifacts_have_only_so_many_bytes(boxed, settings, text, most, told):
     appended = []
@@ -127,53 +121,10 @@ async def test_artifacts_have_only_so_many_bytes(boxed, settings, text, most, to
     assert not await db.run(ArtifactRow.objects.delivered().exists)
 
 
-@pytest.mark.parametrize(
-    ("text", "code"), [("memory", "memory_too_large"), ("slot", "question_too_large"), ("progress", "too_large")]
-)
-async def test_too_much_of_anything_else_fails(boxed, text, code):
-    async def hoarding(task):
-        much = "x" * 5 * 1024**2
-        match task.message.text:
-            case "memory":
-                task.memory["much"] = much
-            case "slot":
-                return InputRequired("?", schema={"type": "string", "description": much})
-            case "progress":
-                await task.progress(much)
-        return "done"
-
-    assert "at most 1 MB" in await failed(await boxed(hoarding, text), code)
-
-
-async def test_words_after_the_end_are_ignored_and_noted(boxed):
-    is_over, spoken, works = threading.Event(), threading.Event(), []
-
-    async def late(task):
-        async def later():
-            await asyncio.to_thread(is_over.wait)
-            for _ in range(3):
-                await task.progress("I am still here")
-            await task.artifact("late").append("late")
-            spoken.set()
-
-        works.append(asyncio.ensure_future(later()))
-        return "done"
-
-    assert (await ended(await boxed(late))).state == "completed"
-    before = await Event.objects.acount()
-    is_over.set()
-    assert await asyncio.to_thread(spoken.wait, 10)
-    ignored = ["What the agent said after its end was ignored."]
-    await until(lambda: [note["note"] for note in Run.objects.get().notes] == ignored)
-    assert await Event.objects.acount() == before
-
-
 async def test_printed_lines_are_in_the_log(boxed, caplog, capsys):
     async def flooding(task):
-        for line in range(10_000):
+        for line in range(1_000):
             print("flood", line)
-            if line % 10 == 0:
-                await asyncio.sleep(0)
         print("without an end", end="")
         return "done"
 
@@ -188,7 +139,7 @@ async def test_printed_lines_are_in_the_log(boxed, caplog, capsys):
     lines = [record.getMessage() for record in caplog.records if record.name == "parley.agents"]
     flood = [line for line in lines if line.startswith("printed: flood")]
     assert flood == [f"printed: flood {number}" for number in range(100)]
-    assert "the agent printed 9901 more lines, which are not kept" in lines
+    assert "the agent printed 901 more lines, which are not kept" in lines
     assert "printed: from a thread" in lines
     print("the process's own")
     assert capsys.readouterr().out == "the process's own\n"
@@ -229,11 +180,9 @@ class ExitingWhileItChooses(SkillHandler):
 @pytest.mark.parametrize(
     ("handler", "text"),
     [
-        (exiting, "exit"),
         (exiting, "interrupt"),
-        (exiting, "own"),
         (exiting_in_a_thread, "exit"),
-        (exiting_in_a_thread, "interrupt"),
+        (exiting_in_a_thread, "own"),
         (exiting_beside, "exit"),
         (ExitingWhileItChooses, "exit"),
     ],
@@ -241,20 +190,6 @@ class ExitingWhileItChooses(SkillHandler):
 async def test_exiting_handler_fails_alone(boxed, ada, echo, said, handler, text):
     assert "its code raised" in await failed(await boxed(handler, text), "agent_exited")
     assert (await ended(await sent(ada.principal, echo, said()))).state == "completed"
-
-
-async def test_exit_in_an_answer_is_an_error(ada, agent, said):
-    @described(response_type="message")
-    async def at_once(task):
-        await asyncio.create_task(exiting(task))
-
-    answer = (await send(ada.principal, await agent(at_once), said("exit"))).answer
-    assert answer["metadata"]["error"]["code"] == "agent_exited"
-    assert "SystemExit" in answer["parts"][0]["text"]
-
-
-async def test_exiting_health_check_is_a_reason(agent):
-    assert "Escaped" in handlers.health_problem(await agent(ExitingWhileItChooses))
 
 
 async def test_dead_loop_is_replaced(monkeypatch, settings):

@@ -1,26 +1,22 @@
 """Editing and retrying a message creates forks, once for each key."""
 
 import asyncio
-import os
 import uuid
 
 import pytest
-from django.core.files.storage import default_storage
 
 from agentkit import Artifact, Completed, InputRequired
 from apps.agents.models import Agent
 from apps.conversations.forks import branches, editing, forking
 from apps.conversations.sessions import deletion
-from apps.conversations.sessions.commands import switch_agent
 from apps.engine import accept, cancel
 from apps.engine.send import send
 from apps.record import errors, lineage, projection
-from apps.record.content import blobs
 from apps.record.execution import Run
-from apps.record.models import Blob, Context, Event, Message, Task
+from apps.record.models import Context, Event, Message, Task
 from parley import db
 from tests.engine import branching_agents
-from tests.engine.delegating import SOON, ended, task_of, until, words
+from tests.engine.delegating import SOON, carried_on, ended, task_of, until, words
 from tests.working import begin, carry_out, end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("forks at once, each once")]
@@ -76,7 +72,7 @@ async def talk(ada, agent, said, *texts, **fields):
     for one in texts:
         sent = await send(ada.principal, agent, said(one, contextId="talk", **fields))
         if sent.task:
-            await ended(sent)
+            await carried_on(sent.task)
     return sent.context
 
 
@@ -88,25 +84,18 @@ async def edited(ada, context, old, new, **options):
 async def retried(ada, context, **options):
     sent = await editing.retry(ada.principal, context, **{"key": key()} | options)
     if sent.task:
-        await ended(sent)
+        await carried_on(sent.task)
     return sent
-
-
-async def forked(ada, context, old, once):
-    """What a process leaves that died before it sent the edited message."""
-    place = (await Message.objects.aget(pk=old)).index - 1
-    how = {"reason": "edit", "key": once, "running": "cancel", "edited_message": str(old)}
-    return await db.run(lambda: forking.fork(ada.principal, context, place, **how))
 
 
 async def is_whole(*contexts):
     return [await db.run(projection.differences, context) for context in contexts] == [[]] * len(contexts)
 
 
-async def test_edit_is_answered_in_a_fork(ada, echo, said, worker):
+async def test_edit_is_answered_in_a_fork(ada, echo, said):
     context = await talk(ada, echo, said, "one", "two")
     sent = await edited(ada, context, "two", "zwei")
-    task = await ended(sent)
+    task = await carried_on(sent.task)
     assert (task.state, task.context_id, sent.context != context) == ("completed", sent.context, True)
     assert await said_in(sent.context) == ["one", "one", "zwei", "zwei"]
     assert await said_in(context) == ["one", "one", "two", "two"]
@@ -118,7 +107,7 @@ async def test_edit_is_answered_in_a_fork(ada, echo, said, worker):
 
 @pytest.mark.parametrize("running", ["cancel", "finish"])
 async def test_running_turn_stays_out_of_the_fork(ada, patient, said, worker, running):
-    context = await talk(ada, patient, said, "first")
+    context = (await ended(await send(ada.principal, patient, said("first", contextId="talk")))).context_id
     at_work = await send(ada.principal, patient, said("wait", contextId="talk"))
     assert await asyncio.to_thread(branching_agents.BEGUN.wait, SOON)
     await until(lambda: Event.objects.filter(task=at_work.task, type="artifact_update").exists())
@@ -132,29 +121,23 @@ async def test_running_turn_stays_out_of_the_fork(ada, patient, said, worker, ru
     assert await is_whole(context, sent.context)
 
 
-async def test_one_key_makes_one_fork(ada, echo, said, worker):
+async def test_one_key_makes_one_fork(ada, echo, said):
     context, once = await talk(ada, echo, said, "one", "two"), key()
     sent = await asyncio.gather(*(edited(ada, context, "two", "zwei", key=once) for _ in range(4)))
     again = await edited(ada, context, "two", "zwei", key=once)
     assert {(one.context, one.task) for one in sent} == {(again.context, again.task)}
     assert again.repeated
-    assert words(await ended(again)) == "zwei"
+    assert words(await carried_on(again.task)) == "zwei"
     assert (await Context.objects.acount(), await Event.objects.filter(type="edit").acount()) == (2, 1)
 
 
-async def test_key_of_something_else_is_refused(ada, echo, said, worker):
-    context = await talk(ada, echo, said, "one", "two")
-    once = key()
-    sent = await edited(ada, context, "two", "zwei", key=once)
-    await ended(sent)
-    plain = said("plain", contextId="elsewhere")
-    await ended(await send(ada.principal, echo, plain))
+async def test_key_of_something_else_is_refused(ada, echo, said):
+    context, once = await talk(ada, echo, said, "one", "two"), key()
+    await carried_on((await edited(ada, context, "two", "zwei", key=once)).task)
     before = await Context.objects.acount()
     for attempt in (
         lambda: edited(ada, context, "two", "deux", key=once),
         lambda: edited(ada, context, "one", "zwei", key=once),
-        lambda: edited(ada, sent.context, "one", "zwei", key=once),
-        lambda: edited(ada, context, "two", "zwei", key=plain["messageId"]),
         lambda: editing.retry(ada.principal, context, key=once),
     ):
         with pytest.raises(errors.InvalidParams, match="Use a new"):
@@ -162,46 +145,26 @@ async def test_key_of_something_else_is_refused(ada, echo, said, worker):
     assert await Context.objects.acount() == before
 
 
-async def test_editors_of_one_message_make_forks(ada, echo, said, worker):
-    context = await talk(ada, echo, said, "one", "two")
-    sent = await asyncio.gather(*(edited(ada, context, "two", new) for new in ("zwei", "deux", "dos")))
-    for one in sent:
-        await ended(one)
-    row = await Message.objects.select_related("context").aget(context=context, parts=text("two"), role="user")
-    siblings = await db.run(branches.siblings, ada.principal, row.context, row.index)
-    assert siblings[0].context.pk == context
-    assert {one.message.parts[0]["text"] for one in siblings} == {"two", "zwei", "deux", "dos"}
-    assert await is_whole(context, *{one.context for one in sent})
-
-
-async def test_only_own_words_are_edited(ada, echo, said, worker):
+async def test_only_own_words_are_edited(ada, echo, said):
     context = await talk(ada, echo, said, "one")
     answer, own = await Message.objects.aget(context=context, role="agent"), await message(context, "one")
-    elsewhere = await send(ada.principal, echo, said("elsewhere"))
-    await ended(elsewhere)
-    other = await message(elsewhere.context, "elsewhere")
-    attempts = [(context, answer.pk, errors.UnsupportedOperation), (context, other, errors.MessageNotFound)]
+    child = await db.run(lambda: forking.fork(ada.principal, context, 0, reason="fork"))
+    attempts = [(context, answer.pk, errors.UnsupportedOperation), (child.pk, own, errors.MessageNotFound)]
     for where, what, refusal in [*attempts, (uuid.uuid4(), own, errors.ContextNotFound)]:
         with pytest.raises(refusal):
             await editing.edit(ada.principal, where, what, text("else"), key=key())
+    with pytest.raises(errors.UnsupportedOperation, match="no message to try again"):
+        await retried(ada, child.pk)
+    await Agent.objects.filter(pk=echo.pk).aupdate(is_enabled=False)
+    with pytest.raises(errors.UnsupportedOperation, match="Choose another"):
+        await edited(ada, context, "one", "eins")
     await db.run(deletion.delete_context, ada.principal, echo, "talk")
     with pytest.raises(errors.ContextNotFound):
         await editing.edit(ada.principal, context, own, text("else"), key=key())
     assert await Context.objects.acount() == 2
 
 
-async def test_closed_agent_or_silence_is_refused(ada, echo, said, worker):
-    context = await talk(ada, echo, said, "one")
-    child = await db.run(lambda: forking.fork(ada.principal, context, 0, reason="fork"))
-    with pytest.raises(errors.UnsupportedOperation, match="no message to try again"):
-        await retried(ada, child.pk)
-    await Agent.objects.filter(pk=echo.pk).aupdate(is_enabled=False)
-    with pytest.raises(errors.UnsupportedOperation, match="Choose another"):
-        await edited(ada, context, "one", "eins")
-    assert await Context.objects.acount() == 2
-
-
-async def test_retry_repeats_the_newest_message(ada, seeing, said, worker):
+async def test_retry_repeats_the_newest_message(ada, seeing, said):
     context = await talk(ada, seeing, said, "one", "two", metadata={"tone": "dry"}, extensions=["https://e.org/x"])
     sent = await retried(ada, context)
     again = await Message.objects.aget(context=sent.context, role="user")
@@ -210,65 +173,6 @@ async def test_retry_repeats_the_newest_message(ada, seeing, said, worker):
     assert (given["history"][0], len(given["history"]), len(given["references"])) == ("one", 2, 1)
     assert (await Context.objects.aget(pk=sent.context)).fork_reason == "retry"
     assert not await Event.objects.filter(type="edit").aexists()
-
-
-async def test_any_answer_can_be_retried(ada, echo, said, worker):
-    context = await talk(ada, echo, said, "one", "two")
-    answer = await Message.objects.aget(context=context, parts=text("one"), role="agent")
-    for pick in (answer.pk, await message(context, "one")):
-        sent = await retried(ada, context, message=pick)
-        assert await said_in(sent.context) == ["one", "one"]
-
-
-async def test_repeated_retry_keeps_its_message(ada, echo, said, worker):
-    context, once = await talk(ada, echo, said, "one", "two"), key()
-    first = await retried(ada, context, key=once)
-    await talk(ada, echo, said, "three")
-    again = await retried(ada, context, key=once)
-    assert (again.context, again.task, again.repeated) == (first.context, first.task, True)
-    in_fork = await retried(ada, first.context)
-    assert await said_in(in_fork.context) == ["one", "one", "two", "two"]
-
-
-async def test_another_agent_may_answer(ada, seeing, at_once, said, worker):
-    context = await talk(ada, seeing, said, "one", metadata={"skillId": "see", "tone": "dry"})
-    await db.run(switch_agent, ada.principal, context, seeing, {"depth": 2})
-    sent = await retried(ada, context, agent=at_once)
-    assert sent.answer["parts"] == text("at once: one, after []")
-    child = await Context.objects.aget(pk=sent.context)
-    again = await Message.objects.aget(context=child, role="user")
-    assert (child.agent_id, child.options, again.metadata) == (at_once.pk, {}, {"tone": "dry"})
-    assert await is_whole(context, sent.context)
-
-
-async def test_fork_keeps_options_of_its_place(ada, echo, said, worker):
-    context = await talk(ada, echo, said, "one")
-    await db.run(switch_agent, ada.principal, context, echo, {"tone": "dry"})
-    await talk(ada, echo, said, "two")
-    await db.run(switch_agent, ada.principal, context, echo, {"tone": "warm"})
-    sent = [await edited(ada, context, old, "new") for old in ("one", "two")]
-    assert [(await Context.objects.aget(pk=one.context)).options for one in sent] == [{}, {"tone": "dry"}]
-    assert [(await ended(one)).state for one in sent] == ["completed"] * 2
-    assert await is_whole(*(one.context for one in sent))
-
-
-async def test_file_outlives_its_deleted_session(ada, agent, said, worker, monkeypatch, settings):
-    def measuring(text):
-        return str(len(text))
-
-    first = await send(ada.principal, await agent(measuring), said("x" * 300_000))
-    await ended(first)
-    kept = blobs.path_of((await Blob.objects.aget()).sha256)
-    os.utime(default_storage.path(kept), (0, 0))
-    settings.UNUSED_FILE_SECONDS = 600
-
-    async def send_late(*args, **options):
-        await db.run(deletion.delete_session, ada.principal, first.context)
-        return await send(*args, **options)
-
-    monkeypatch.setattr(editing, "send", send_late)
-    sent = await editing.retry(ada.principal, first.context, key=key())
-    assert words(await ended(sent)) == "300000"
 
 
 # Another answer to a question
@@ -315,19 +219,3 @@ async def test_another_answer_after_the_end_is_a_request(ada, seeing, said, how)
     assert given["history"] == ["first", "More?"]
     assert given["references"] == [["canceled", ["first", "More?"], 0]], "nothing of what came after"
     assert run.slot is None
-
-
-async def test_answer_to_crashed_question_is_a_request(ada, seeing, said):
-    """The fork canceled the first answer's task; then the message was not sent."""
-
-    def at_work():
-        task = asked(ada, seeing, said)
-        begin(accept.accept(ada.principal, seeing, said("a", taskId=str(task.task))).run)
-        return task
-
-    task, once = await db.run(at_work), key()
-    child = await forked(ada, task.context, await message(task.context, "a"), once)
-    sent = await edited(ada, task.context, "a", "A", key=once)
-    run = await Run.objects.aget(task=sent.task)
-    await carry_out(run.pk)
-    assert (sent.context, (await ended(sent)).state, run.slot) == (child.pk, "completed", None)

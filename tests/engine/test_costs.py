@@ -56,18 +56,5 @@ def test_turn_costs_known_statements_and_transactions(ada, echo, said):
     assert found == {step: 0 if together or step == "show" else 1 for step in found}
 
 
-def test_late_chunk_costs_what_the_second_did(ada, echo, said):
-    held = begin(accept.accept(ada.principal, echo, said()).run)
-    say(held, chunk("lines", "0", last=False))
-    found = []
-    for number in (1, 200):
-        with Cost() as cost:
-            say(held, chunk("lines", "x", append=True, last=False))
-        found.append(len(cost.statements))
-        if number == 1:
-            say(held, *(chunk("lines", "x", append=True, last=False) for _ in range(200)))
-    assert found[0] == found[1]
-
-
 ON_SQLITE = {"accept": 6, "claim": 5, "first words": 5, "record": 3, "finish": 9, "show": 1}
 ON_POSTGRESQL = {"accept": 1, "claim": 2, "first words": 2, "record": 1, "finish": 4, "show": 1}

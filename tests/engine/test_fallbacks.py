@@ -1,6 +1,7 @@
 """The first usable fallback takes an unreachable agent's turn, and says so."""
 
 import contextlib
+import functools
 import json
 
 import pytest
@@ -17,7 +18,7 @@ from apps.record.execution import Run
 from apps.record.models import Event, Message, Task
 from parley import db as database
 from parley.registry import ADDED
-from tests.engine.delegating import done, run_of, the_record_holds, words
+from tests.engine.delegating import run_of, take_turn, the_record_holds, words
 from tests.working import begin, carry_out, let_the_lease_run_out
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,13 +79,8 @@ def far(near):
 
 
 @pytest.fixture
-def talk(ada, worker):
-    async def talk(agent, message):
-        task = await done(ada.principal, agent, message)
-        await the_record_holds()
-        return task
-
-    return talk
+def talk(ada):
+    return functools.partial(take_turn, ada.principal)
 
 
 async def authors(task):
@@ -117,23 +113,6 @@ async def test_answer_to_a_question_is_for_who_asked(talk, far, said):
     assert (task.state, words(task)) == ("failed", UNREACHED)
 
 
-async def test_agent_that_cannot_be_loaded_has_fallbacks(talk, near, echo, said):
-    await Agent.objects.filter(pk=echo.pk).aupdate(handler="tests.engine.nowhere:Gone", fallbacks=["near"])
-    await echo.arefresh_from_db()
-    assert await authors(await talk(echo, said("hello"))) == [("near", "near")]
-
-
-async def test_fallbacks_are_asked_in_order_without_theirs(talk, near, said):
-    def cast():
-        remote("circle", "first")
-        remote("second", "near")
-        return remote("first", "circle", "second")
-
-    task = await talk(await database.run(cast), said())
-    assert TRIED == ["first", "circle", "second"]
-    assert (task.state, words(task)) == ("failed", "Second does not answer. Try again later.")
-
-
 @pytest.mark.parametrize(("slugs", "text"), [((), "hello"), (("near",), "half")], ids=["no fallback", "begun"])
 async def test_turn_without_usable_fallback_fails(talk, near, said, slugs, text):
     task = await talk(await database.run(remote, "far", *slugs), said(text))
@@ -146,20 +125,13 @@ async def test_closed_or_unfit_fallback_is_passed_over(talk, near, said):
         hosted("closed", access="groups")
         hosted("off", is_enabled=False)
         hosted("pictures", Pictures)
-        return remote("far", "closed", "off", "pictures", "near")
+        gone = hosted("gone", fallbacks=["closed", "off", "pictures", "near"])
+        gone.handler = "tests.engine.nowhere:Gone"
+        gone.save()
+        return gone
 
     message = said(parts=[{"text": "hi", "mediaType": "text/plain"}])
     assert await authors(await talk(await database.run(cast), message)) == [("near", "near")]
-
-
-async def test_task_stays_with_its_fallback(talk, far, said):
-    asked = await talk(far, said("ask"))
-    assert words(asked) == "Which word?"
-    TRIED.clear()
-    done = await talk(far, said("this", taskId=str(asked.pk)))
-    assert (words(done), TRIED) == ("memory {'begun': True}, skill None, 2 before: this", [])
-    await talk(far, said("next", contextId=str(done.context_id)))
-    assert TRIED == ["far"]
 
 
 @pytest.mark.parametrize("retry_safe", [True, False])
@@ -189,7 +161,6 @@ async def test_attempt_after_crash_stays_with_fallback(ada, far, near, said, ret
         (["near", "near"], "each once"),
         (["far"], "its own fallback"),
         (["nobody"], "There is no agent nobody"),
-        ("near", "a list of slugs"),
         ([{}], "a list of slugs"),
     ],
 )

@@ -1,8 +1,6 @@
 """A misbehaving agent's task ends with a clear message and a correct record."""
 
-import asyncio
 import base64
-import threading
 
 import pytest
 
@@ -10,7 +8,6 @@ from agentkit import Artifact, InputRequired
 from agentkit import agent as described
 from apps.engine import accept
 from apps.engine.output import clean_parts
-from apps.engine.recorder import Recorder
 from apps.engine.send import send
 from apps.record import wire
 from apps.record.execution import Run
@@ -32,7 +29,7 @@ async def failed(ada, agent, message, code):
     return task, run
 
 
-@pytest.mark.parametrize("error", [RuntimeError, TimeoutError, OSError])
+@pytest.mark.parametrize("error", [RuntimeError, TimeoutError])
 async def test_error_is_told_to_operators_only(ada, agent, said, error):
     async def raising(task):
         await task.artifact("draft").append("half")
@@ -45,7 +42,7 @@ async def test_error_is_told_to_operators_only(ada, agent, said, error):
     assert (await ArtifactRow.objects.aget()).state == ArtifactRow.State.DISCARDED
 
 
-@pytest.mark.parametrize("kind", ["object", "nan", "unserialisable", "memory", "chunk"])
+@pytest.mark.parametrize("kind", ["object", "nan", "memory", "chunk"])
 async def test_what_is_no_json_fails_the_task(ada, agent, said, kind):
     async def nonsense(task):
         match task.message.text:
@@ -53,11 +50,30 @@ async def test_what_is_no_json_fails_the_task(ada, agent, said, kind):
                 task.memory["thing"] = object()
             case "chunk":
                 await task.artifact("data").append({"value": float("inf")})
-        unfit = {"object": object(), "nan": {"value": float("nan")}, "unserialisable": {"value": object()}}
+        unfit = {"object": object(), "nan": {"value": float("nan")}}
         return unfit.get(task.message.text, "done")
 
     code = "agent_error" if kind == "chunk" else "invalid_agent_response"
     await failed(ada, await agent(nonsense), said(kind), code)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("memory", "memory_too_large"), ("slot", "question_too_large"), ("progress", "too_large")]
+)
+async def test_too_much_of_anything_fails_the_task(ada, agent, said, kind, code):
+    async def hoarding(task):
+        much = "x" * 2 * 1024**2
+        match task.message.text:
+            case "memory":
+                task.memory["much"] = much
+            case "slot":
+                return InputRequired("?", schema={"type": "string", "description": much})
+            case "progress":
+                await task.progress(much)
+        return "done"
+
+    task, _ = await failed(ada, await agent(hoarding), said(kind), code)
+    assert "at most 1 MB" in words(task)
 
 
 async def test_text_that_no_database_takes_is_mended(ada, agent, said):
@@ -66,46 +82,6 @@ async def test_text_that_no_database_takes_is_mended(ada, agent, said):
 
     task = await take_turn(ada.principal, await agent(odd), said("something"))
     assert (task.state, words(task)) == ("completed", "nul \ufffd and half a pair \ufffd of something")
-
-
-async def test_slower_turn_than_declared_is_told_once(ada, agent, said, monkeypatch):
-    told, record = threading.Event(), Recorder.record
-
-    @described(usual_seconds=0.01, time_limit=None, name="Slower")
-    def slower(task):
-        told.wait(30)
-        return "done"
-
-    async def record_and_tell(recorder, waiting):
-        await record(recorder, waiting)
-        told.set()
-
-    monkeypatch.setattr(Recorder, "record", record_and_tell)
-    assert (await take_turn(ada.principal, await agent(slower), said())).state == "completed"
-    [notice] = [one async for one in Event.objects.filter(payload__has_key="progress")]
-    expected = "Slower usually takes less than a second. It is still working."
-    assert notice.payload["message"]["parts"][0]["text"] == expected
-
-
-async def test_agent_that_takes_too_long_is_stopped(ada, agent, said):
-    @described(time_limit=0.2)
-    async def slow(task):
-        await task.artifact("draft").append("half")
-        await asyncio.Event().wait()
-
-    task, _ = await failed(ada, await agent(slow), said(), "time_limit")
-    assert "0.2 seconds" in words(task)
-
-
-@pytest.mark.timeout(60)
-async def test_agent_that_cannot_be_recorded_ends(ada, agent, said):
-    @described(time_limit=20)
-    async def flooding(task):
-        await task.tool_call("count", {"up to": 10**5000})
-        for number in range(2000):
-            await task.progress(f"step {number}")
-
-    await failed(ada, await agent(flooding), said(), "agent_error")
 
 
 async def test_agent_that_cannot_be_loaded_fails_its_tasks(ada, echo, said):
@@ -159,38 +135,19 @@ async def test_large_content_is_loaded_for_the_next_task(ada, agent, said):
 async def test_memory_is_kept_between_turns_and_erased(ada, agent, said):
     async def remembering(task):
         task.memory.setdefault("seen", []).append(task.message.text)
-        task.memory["large"] = 2**60
-        return InputRequired("More?") if len(task.memory["seen"]) < 3 else ", ".join(task.memory["seen"])
+        return InputRequired("More?") if len(task.memory["seen"]) < 2 else ", ".join(task.memory["seen"])
 
     keeper = await agent(remembering)
     task = await take_turn(ada.principal, keeper, said("a"))
-    assert (await run_of(task)).memory == {"seen": ["a"], "large": 2**60}
-    for text in "bc":
-        task = await take_turn(ada.principal, keeper, said(text, taskId=str(task.pk)))
-    assert words(task) == "a, b, c"
+    assert (await run_of(task)).memory == {"seen": ["a"]}
+    task = await take_turn(ada.principal, keeper, said("b", taskId=str(task.pk)))
+    assert words(task) == "a, b"
     runs = [run async for run in Run.objects.order_by("turn")]
-    assert [run.memory for run in runs] == [{}, {}, {}]
+    assert [run.memory for run in runs] == [{}, {}]
     assert all("seen" not in str(run.input) for run in runs), "a snapshot must not keep what is to be erased"
-    assert len({run.input["memory"] for run in runs}) == 3
 
 
 LARGE = base64.b64encode(b"a secret" * 50_000).decode()
-
-
-WRONG = {
-    "nothing": {},
-    "labels alone": {"filename": "a.txt"},
-    "two kinds": {"text": "a", "url": "https://example.com"},
-    "raw that is no base64": {"raw": "secret!"},
-    "raw of an odd length": {"raw": "AAAAA"},
-    "raw that is no string": {"raw": 5},
-    "text that is no string": {"text": 5},
-    "a link that is no string": {"url": None},
-    "a name that is no string": {"text": "a", "filename": ["b"]},
-    "metadata that is no object": {"text": "a", "metadata": "b"},
-    "stored content of nobody": {"stored": {"sha256": "0" * 64, "size": 1, "kind": "raw"}},
-    "stored content without a digest": {"stored": "x"},
-}
 
 
 @pytest.fixture
@@ -230,25 +187,27 @@ async def test_answer_cannot_name_somebody_elses_file(bob, agent, said, adas_fil
     assert adas_file["stored"]["sha256"] not in str(answer)
 
 
-async def test_given_file_is_passed_on_as_it_is(ada, agent, said, adas_file):
-    lied = {"stored": {"sha256": adas_file["stored"]["sha256"], "size": 1, "kind": "data"}}
-    file = {"raw": LARGE, "filename": "mine.txt"}
-    for parts, expected in (
-        ([file], {"stored": adas_file["stored"], "filename": "mine.txt"}),
-        ([file, {"data": [lied]}], {"stored": adas_file["stored"]}),
-    ):
-        task = await take_turn(ada.principal, await agent(forwarding), said(parts=parts))
-        [part] = (await ArtifactRow.objects.aget(task=task)).parts
-        assert part == expected
-
-
-def test_invalid_part_is_refused(subtests):
-    for what, part in WRONG.items():
-        with subtests.test(what), pytest.raises(ValueError, match=r"part|Stored"):
-            clean_parts([part])
-
-
 def test_part_keeps_what_a2a_knows():
     part = {"raw": "-_8", "filename": "a", "mediaType": "b/c", "metadata": {"d": 1}, "kind": "file", "secret": 1}
     assert clean_parts([part]) == [{"raw": "+/8=", "filename": "a", "mediaType": "b/c", "metadata": {"d": 1}}]
     assert clean_parts([{"data": None}, {"text": "nul \0"}]) == [{"data": None}, {"text": "nul \ufffd"}]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"filename": "a.txt"},
+        {"text": "a", "url": "https://example.com"},
+        {"raw": "secret!"},
+        {"raw": 5},
+        {"url": None},
+        {"text": "a", "filename": ["b"]},
+        {"text": "a", "metadata": "b"},
+        {"stored": {"sha256": "0" * 64, "size": 1, "kind": "raw"}},
+        {"stored": "x"},
+    ],
+    ids=str,
+)
+def test_invalid_part_is_refused(part):
+    with pytest.raises(ValueError, match=r"part|Stored"):
+        clean_parts([part])

@@ -135,15 +135,6 @@ def test_refinement_is_a_new_task_that_references(sent, ada, echo, said):
     assert [message.text for message in held.history] == ["hello", "done"]
 
 
-def test_failed_task_is_refined_by_name_only(sent, ada, echo, said):
-    end(begin(sent.run), Failed("no"))
-    context_id = shown(sent)["contextId"]
-    new = accept.accept(ada.principal, echo, said(contextId=context_id))
-    assert Task.objects.get(pk=new.task).references == []
-    named = accept.accept(ada.principal, echo, said(contextId=context_id, referenceTaskIds=[str(sent.task)]))
-    assert Task.objects.get(pk=named.task).references == [str(sent.task)]
-
-
 def test_newest_version_of_an_artifact_is_delivered(sent, ada, echo, said):
     run = begin(sent.run)
     say(run, chunk("a", "first", last=False), chunk("a", "more", append=True))
@@ -162,14 +153,12 @@ KIND = {"kind": "test"}
 ENDS = {
     "completed": (Completed("done", [Artifact.text("a", "x")], metadata=KIND), "COMPLETED", "done", KIND, None),
     "asking": (InputRequired("which?", "word", metadata=KIND), "INPUT_REQUIRED", "which?", KIND, None),
-    "credential": (AuthRequired("key?", metadata=KIND), "AUTH_REQUIRED", "key?", KIND, None),
     "failed": (Failed("no", "broken", metadata=KIND), "FAILED", "no", KIND, "broken"),
     "rejected": (Rejected("never", metadata=KIND), "REJECTED", "never", KIND, "rejected"),
     "raises failure": (AgentFailure("no", "broken"), "FAILED", "no", {}, "broken"),
     "raises error": (RuntimeError("boom"), "FAILED", "because of an internal error", {}, "agent_error"),
     "wrong type": (object(), "FAILED", "", {}, "invalid_agent_response"),
     "text": ("words", "COMPLETED", "words", {}, None),
-    "dict": ({"n": 1}, "COMPLETED", "Here is answer.", {}, None),
     "state": ({"state": "input-required", "prompt": "which?"}, "INPUT_REQUIRED", "which?", {"prompt": "which?"}, None),
     "nothing": (None, "COMPLETED", "Completed without an answer.", {}, None),
 }

@@ -1,7 +1,5 @@
 """Operators pause, drain and resume agents; tasks wait for those that they depend on."""
 
-import asyncio
-
 import pytest
 from django.db.models import Q
 
@@ -56,22 +54,6 @@ def test_paused_agent_starts_when_resumed(ada, echo, said, set_to, published):
     assert not set_to(ACTIVE)
 
 
-def test_sweep_leaves_out_paused_agents(ada, echo, countdown, said, published):
-    waiting = accept.accept(ada.principal, echo, said()).run
-    lost = accept.accept(ada.principal, countdown, said()).run
-    Run.objects.update(queued_at="2026-01-01T00:00Z")
-    activity.set_activity(echo, PAUSED)
-    jobs.sweep()
-    assert published == [lost]
-    activity.set_activity_of_all(PAUSED, None)
-    Run.objects.update(published_at=None)
-    jobs.sweep()
-    assert published == [lost]
-    activity.set_activity_of_all(ACTIVE, None)
-    jobs.publish_waiting()
-    assert waiting not in published, "its agent is still paused"
-
-
 def test_drained_agent_refuses_only_new_tasks(ada, echo, said, set_to, published):
     queued = accept.accept(ada.principal, echo, said()).run
     asking = accept.accept(ada.principal, echo, said())
@@ -90,15 +72,6 @@ def test_drained_agent_refuses_only_new_tasks(ada, echo, said, set_to, published
     assert accept.accept(ada.principal, echo, said()).run
 
 
-def test_draining_agents_may_call_others(ada, echo, countdown, said):
-    caller = accept.accept(ada.principal, echo, said()).task
-    activity.set_activity_of_all(DRAINING, None)
-    assert accept.accept(ada.principal, countdown, said(), parent=caller, sender=f"task:{caller}").run
-    activity.set_activity(countdown, DRAINING)
-    with pytest.raises(NotAccepting):
-        accept.accept(ada.principal, countdown, said(), parent=caller, sender=f"task:{caller}")
-
-
 async def test_paused_agent_gives_no_direct_answers(ada, agent, said):
     quick = await agent("Counting")
     known = said("known")
@@ -109,14 +82,6 @@ async def test_paused_agent_gives_no_direct_answers(ada, agent, said):
             await send.send(ada.principal, quick, said())
         assert (await send.send(ada.principal, quick, known)).index == first.index
     assert await Message.objects.acount() == 2
-
-
-async def test_resumed_queue_starts_at_once(worker, ada, echo, said):
-    await db.run(activity.set_activity, echo, PAUSED)
-    sent = await send.send(ada.principal, echo, said())
-    await db.run(activity.set_activity, echo, ACTIVE)
-    async with asyncio.timeout(10):
-        assert await send.wait_until_settled(sent.context, sent.task, 0, lambda task: task.state) == "completed"
 
 
 def test_stuck_run_is_given_back_if_repeatable(ada, echo, said, published):
@@ -180,6 +145,9 @@ def test_dependent_task_fails_with_its_task(depending):
     assert said == "The task of Echo that this one depends on was not completed: it is failed."
     assert not Dependency.objects.exists()
     assert state_of(depending(first).task) == "failed", "it had failed before"
+    caller = depending()
+    with pytest.raises(InvalidParams, match="cannot depend on one that called it"):
+        depending(caller, parent=caller.task)
 
 
 @pytest.mark.parametrize("how", ["deleted", "canceled"])
@@ -195,12 +163,6 @@ def test_deleted_or_canceled_tasks_start_nothing(ada, echo, depending, how):
     assert state_of(second.task) == ("failed" if how == "deleted" else "canceled")
     assert run_of(second).state not in ("waiting", "queued")
     assert not Dependency.objects.exists()
-
-
-def test_called_task_cannot_depend_on_its_caller(depending):
-    caller = depending()
-    with pytest.raises(InvalidParams, match="cannot depend on one that called it"):
-        depending(caller, parent=caller.task)
 
 
 def test_what_has_no_effect_is_a_hint(ada, bob, echo, said):

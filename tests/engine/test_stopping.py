@@ -1,27 +1,23 @@
 """A worker process stops turns at once, and leaves to others what it has no room for."""
 
 import asyncio
-import socket
 import threading
-import uuid
 
 import pytest
-from celery import current_app
 
-from apps.engine import accept, cancel, claim, handlers, jobs, queue, recorder, send, turn, worker
+from apps.engine import accept, cancel, handlers, send, turn
 from apps.engine import finish as engine_finish
 from apps.engine.finish import finish as record_finish
 from apps.engine.jobs import sweep
 from apps.engine.send import wait_until_settled
 from apps.engine.worker import WorkerProcess
-from apps.record import notifications, projection
+from apps.record import projection
 from apps.record.errors import NoAnswer
 from apps.record.execution import Run
 from apps.record.models import Message
-from apps.record.runs import Lease
 from parley import db
 from tests.engine.agents import Stuck, Waiting, WaitingInAThread
-from tests.working import begin, let_the_lease_run_out, state_of, types_of
+from tests.working import begin, state_of, types_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("stops come by the channel layer")]
 SOON = 10
@@ -68,32 +64,8 @@ async def test_cancel_stops_the_handler_at_once(ada, agent, said, start, kind):
     assert await db.run(projection.differences, sent.context) == []
 
 
-async def test_heartbeat_makes_up_for_a_lost_stop(ada, agent, said, start, monkeypatch):
-    monkeypatch.setattr(notifications, "stop", lambda run: None)
-    waiting = await agent("Waiting")
-    sent = await working(ada, waiting, said, start(RUN_LEASE_SECONDS=0.6))
-    await db.run(cancel.cancel_by_id, ada.principal, waiting, str(sent.task))
-    assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
-
-
-async def test_stop_between_claim_and_beginning_is_heard(ada, agent, said, start, monkeypatch):
-    def claim_and_cancel(run_id, worker, claim=claim.claim):
-        assignment = claim(run_id, worker)
-        if assignment is not None:
-            cancel.cancel_by_id(ada.principal, waiting, str(sent.task))
-        return assignment
-
-    monkeypatch.setattr(worker, "FULL_WAIT_SECONDS", SOON)
-    monkeypatch.setattr(worker, "claim", claim_and_cancel)
-    carrier, waiting = start(RUNS_PER_PROCESS=1, RUN_LEASE_SECONDS=600), await agent("Waiting")
-    sent = await db.run(accept.accept, ada.principal, waiting, said("wait"))
-    assert await asyncio.to_thread(carrier.claim_and_wait, sent.run)
-    assert await asyncio.to_thread(carrier.claim_and_wait, uuid.uuid4()), "there is room again"
-
-
-@pytest.mark.parametrize("kind", ["Waiting", "WaitingSilently"])
-async def test_newer_message_interrupts_and_is_next(ada, agent, said, start, published, kind):
-    waiting, carrier = await agent(kind, on_busy="interrupt"), start()
+async def test_newer_message_interrupts_and_is_next(ada, agent, said, start, published):
+    waiting, carrier = await agent("Waiting", on_busy="interrupt"), start()
     sent = await working(ada, waiting, said, carrier)
     await db.run(accept.accept, ada.principal, waiting, said("this", taskId=str(sent.task)))
     assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
@@ -105,24 +77,16 @@ async def test_newer_message_interrupts_and_is_next(ada, agent, said, start, pub
     assert await db.run(projection.differences, sent.context) == []
 
 
-@pytest.mark.parametrize("moment", ["close", "finish"])
-async def test_interrupting_an_ending_turn_loses_nothing(ada, echo, said, published, monkeypatch, moment):
+async def test_interrupting_an_ending_turn_loses_nothing(ada, echo, said, published, monkeypatch):
     """If the stop comes during the recording, the outcome stands and the message is the next turn."""
     ending, go_on = threading.Event(), threading.Event()
-
-    async def close(recorder):
-        ending.set()
-        await asyncio.to_thread(go_on.wait, SOON)
 
     def finish(*args, real=record_finish):
         ending.set()
         go_on.wait(SOON)
         return real(*args)
 
-    if moment == "close":
-        monkeypatch.setattr(recorder.Recorder, "close", close)
-    else:
-        monkeypatch.setattr(engine_finish, "finish", finish)
+    monkeypatch.setattr(engine_finish, "finish", finish)
     echo.on_busy = "interrupt"
     sent = await db.run(accept.accept, ada.principal, echo, said("first"))
     assignment = await db.run(begin, sent.run)
@@ -140,48 +104,20 @@ async def test_interrupting_an_ending_turn_loses_nothing(ada, echo, said, publis
     assert "agent_message" in await db.run(types_of, sent.task)
 
 
-async def test_full_process_leaves_runs_to_others(ada, agent, said, start, monkeypatch):
-    monkeypatch.setattr(worker, "FULL_WAIT_SECONDS", 0.01)
-    carrier, waiting = start(RUNS_PER_PROCESS=1), await agent("Waiting")
-    for _ in range(2):
-        assert await asyncio.to_thread(carrier.claim_and_wait, uuid.uuid4()), "what is not there takes no room"
-    sent = await working(ada, waiting, said, carrier)
-    other = await db.run(accept.accept, ada.principal, waiting, said("other"))
-    assert not await asyncio.to_thread(carrier.claim_and_wait, other.run)
-    assert (await Run.objects.aget(pk=other.run)).state == Run.State.QUEUED
-    await db.run(cancel.cancel_by_id, ada.principal, waiting, str(sent.task))
-    while not await asyncio.to_thread(carrier.claim_and_wait, other.run):
-        pass
-    assert await end_of(other) == "completed"
-
-
 @pytest.mark.parametrize(("retry_safe", "state"), [(True, "queued"), (False, "failed")])
-async def test_ending_process_gives_back_its_runs(ada, agent, said, start, published, retry_safe, state):
+async def test_ending_process_gives_back_its_runs(ada, agent, echo, said, start, published, retry_safe, state):
     carrier, waiting = start(), await agent("Waiting", retry_safe=retry_safe)
+    short = await db.run(accept.accept, ada.principal, echo, said())
     sent = await working(ada, waiting, said, carrier)
-    await asyncio.to_thread(carrier.close, 0.05)
+    await asyncio.to_thread(carrier.claim_and_wait, short.run)
+    await asyncio.to_thread(carrier.close, 1)
+    assert await db.run(state_of, short.task) == "completed", "it ended within the grace"
     assert Waiting.stopped.is_set()
     run = await Run.objects.aget(pk=sent.run)
     assert (run.state, run.lease_until) == (state, None)
     assert published == ([sent.run] if retry_safe else [])
     assert not await asyncio.to_thread(carrier.claim_and_wait, sent.run), "it takes no more"
     assert await db.run(projection.differences, sent.context) == []
-
-
-async def test_runs_that_end_within_grace_are_kept(ada, echo, said, start):
-    carrier = start()
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    await asyncio.to_thread(carrier.claim_and_wait, sent.run)
-    await asyncio.to_thread(carrier.close, SOON)
-    assert await db.run(state_of, sent.task) == "completed"
-
-
-async def test_run_claimed_again_stops_its_earlier_turn(ada, agent, said, start):
-    carrier = start()
-    sent = await working(ada, await agent("Waiting", retry_safe=True), said, carrier)
-    await db.run(let_the_lease_run_out, Lease(sent.run, 1))
-    assert await asyncio.to_thread(carrier.claim_and_wait, sent.run)
-    assert await asyncio.to_thread(Waiting.stopped.wait, SOON)
 
 
 @pytest.fixture
@@ -223,14 +159,6 @@ async def test_process_without_threads_waits_for_one(ada, agent, said, start, tw
     assert await end_of(await offered(stuck, said())) == "completed"
 
 
-def test_worker_stopped_while_starting_leaves_no_thread():
-    before = set(threading.enumerate())
-    with jobs.embedded_worker(grace=0.1):
-        [thread] = [one for one in set(threading.enumerate()) - before if one.name == "celery-worker"]
-    thread.join(10)
-    assert not thread.is_alive()
-
-
 @pytest.fixture
 def room_for_one(monkeypatch, settings):
     """Ask for it before the worker, which reads the settings when it begins."""
@@ -251,33 +179,3 @@ async def test_returned_wake_up_comes_again(room_for_one, worker, ada, agent, sa
     await db.run(cancel.cancel_by_id, ada.principal, waiting, str(first.task))
     async with asyncio.timeout(SOON):
         assert [await end_of(sent) for sent in (second, third)] == ["completed"] * 2
-
-
-async def test_wake_up_of_no_run_is_no_error(worker, ada, echo, said):
-    sent = await send.send(ada.principal, echo, said())
-    await end_of(sent)
-    for run in (await Run.objects.aget(task=sent.task)).pk, sent.task:
-        await asyncio.to_thread(queue.publish, run)
-    again = await send.send(ada.principal, echo, said())
-    async with asyncio.timeout(SOON):
-        assert await end_of(again) == "completed"
-
-
-def cut_the_line():
-    """Break the connection to the broker, as a firewall or restart does."""
-    with current_app.producer_or_acquire() as producer:
-        line = producer.connection.connection
-        if hasattr(line, "transport"):
-            line.transport.sock.shutdown(socket.SHUT_RDWR)
-        else:
-            producer.channel.pool.disconnect()
-
-
-@pytest.mark.services("a broker whose line can be cut", only=True)
-async def test_wake_up_goes_out_over_broken_line(worker, ada, echo, said, caplog):
-    for _ in range(2):
-        sent = await send.send(ada.principal, echo, said())
-        async with asyncio.timeout(SOON):
-            await end_of(sent)
-        await asyncio.to_thread(cut_the_line)
-    assert "the broker is away" not in caplog.text

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agentkit import Completed, InputRequired
-from apps.engine import accept, send
+from apps.engine import accept
 from apps.engine.accept import resume
 from apps.record.execution import Run
 from parley.telemetry import tracing
@@ -40,26 +40,11 @@ def test_run_and_its_calls_are_spans_below_caller(ada, echo, said):
 
 @pytest.mark.parametrize(
     "header",
-    [
-        "garbage",
-        CALLER.upper(),
-        f"ff-{TRACE}-{SPAN}-01",
-        f"00-{'0' * 32}-{SPAN}-01",
-        f"00-{TRACE}-{'0' * 16}-01",
-        f"{CALLER}-more",
-        f"{CALLER},{CALLER}",
-        "00-" + "x" * 10_000,
-        "\0",
-    ],
+    ["garbage", CALLER.upper(), f"ff-{TRACE}-{SPAN}-01", f"00-{'0' * 32}-{SPAN}-01", f"{CALLER}-more", "\0" * 9_999],
+    ids=range(6),
 )
 def test_malformed_header_is_ignored(header):
     assert parts_of(tracing.child_of(header))[0] != TRACE
-
-
-def test_later_version_and_sampling_are_kept():
-    assert parts_of(tracing.child_of(f"cc-{TRACE}-{SPAN}-01-more"))[0] == TRACE
-    assert tracing.child_of(CALLER[:-1] + "0").endswith("-00")
-    assert tracing.child_of(CALLER[:-2] + "ff").endswith("-01")
 
 
 def test_later_turns_stay_in_the_trace(ada, echo, said):
@@ -77,13 +62,3 @@ def test_later_turns_stay_in_the_trace(ada, echo, said):
     assert [trace_of(run) for run in (second, third, fourth)] == [TRACE] * 3
     other = CALLER.replace("4bf", "5bf")
     assert trace_of(answer(fourth, "that", traceparent=other)) == other[3:35]
-
-
-async def test_called_agents_are_in_the_trace(ada, agent, echo, worker, said):
-    async def passing(task):
-        return (await task.call("echo", "hello")).text
-
-    sent = await send.send(ada.principal, await agent(passing), said(), traceparent=CALLER)
-    await send.wait_until_settled(sent.context, sent.task, sent.index, lambda _: None)
-    child = await Run.objects.aget(task__parent=sent.task)
-    assert parts_of(child.traceparent)[0] == TRACE

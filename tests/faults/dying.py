@@ -1,7 +1,6 @@
-"""Archives or restores a session, starts a schedule, or exports an account, in processes that are killed at each step.
+"""Archives or restores a session, or starts a schedule, in processes that are killed at each step.
 
-`python -m tests.faults.dying jobs` prints what is left of a due time after each kill and the next tick, and of an
-export, with its files, after the next job.
+`python -m tests.faults.dying schedules` prints what is left of a due time after each kill and the next tick.
 `python -m tests.faults.dying going` prints JSON: the session's state before, and for each step after the kill,
 archived, and restored (archived or not, rows, file, digest of all rows); then replay problems, and files that a
 sweep leaves.
@@ -16,10 +15,8 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from unittest import mock
-from zipfile import ZipFile
 
 import django
 from django.apps import apps
@@ -28,7 +25,6 @@ if not apps.ready:
     django.setup()
 
 from django.conf import settings
-from django.core.files.storage import default_storage
 from django.db import connection
 
 from apps.accounts.models import User
@@ -36,8 +32,6 @@ from apps.agents.models import Agent
 from apps.automation import schedules
 from apps.automation.models import Schedule
 from apps.optional.archive.archiving import move_to_cold_storage
-from apps.optional.transfers import exports
-from apps.optional.transfers.models import Export
 from apps.record.content import blobs
 from apps.record.lookup import restored
 from apps.record.models import Context, Task
@@ -65,12 +59,6 @@ STARTING = [
     ("apps.automation.targets.accept_and_publish", "before"),
     ("apps.automation.targets.accept_and_publish", "after"),
     ("apps.automation.schedules._settle", "after"),
-]
-EXPORTING = [
-    ("apps.optional.transfers.exports.write_archive", "before"),
-    ("apps.optional.transfers.archive._add_session", "after"),
-    ("apps.optional.transfers.exports.write_archive", "after"),
-    ("apps.optional.transfers.exports._finish", "before"),
 ]
 
 
@@ -133,23 +121,6 @@ def scheduled() -> list[Any]:
     return told
 
 
-def exported() -> list[Any]:
-    ada, echo = User.objects.get(email="demo@parley.local"), Agent.objects.get(slug="echo")
-    had_a_long_talk(ada, echo, said, "exported")
-    told = []
-    for step, when in EXPORTING:
-        export = exports.start(ada.principal)
-        die_at(step, when, partial(exports.make, export.pk))
-        Export.objects.filter(pk=export.pk).update(lease_until=sql.database_time() - exports.LEASE)
-        exports.make(export.pk)
-        export.refresh_from_db()
-        exports.delete_expired()
-        with default_storage.open(export.file) as file, ZipFile(file) as archive:
-            is_whole = archive.testzip() is None and any(name.endswith("session.json") for name in archive.namelist())
-        told.append([export.state, export.fence, is_whole, default_storage.listdir(exports.FOLDER)[1]])
-    return told
-
-
 def archived(way: str) -> None:
     ada, echo = User.objects.get(email="demo@parley.local"), Agent.objects.get(slug="echo")
     session = put_away(had_a_long_talk(ada, echo, said, way)).pk
@@ -168,7 +139,7 @@ def archived(way: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "jobs":
-        print(json.dumps({"scheduled": scheduled(), "exported": exported()}, default=str))
+    if sys.argv[1] == "schedules":
+        print(json.dumps(scheduled(), default=str))
     else:
         archived(sys.argv[1])

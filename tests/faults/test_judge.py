@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import inspect
-import random
+from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
-from faults import injections, judge
+from faults import judge
 from faults.history import (
     Acknowledged,
     Answered,
@@ -26,6 +26,7 @@ from faults.history import (
     Streamed,
     Task,
 )
+from faults.planted import DEFECTS
 
 AT = datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC)
 WHEN = "2027-01-01T00:00:00.000Z"
@@ -39,6 +40,10 @@ def event(index: int, type_: str, **payload: object) -> Event:
 def chunk(index: int, text: str, *, append: bool, last: bool) -> Event:
     artifact = {"artifactId": "text", "parts": [{"text": text}]}
     return event(index, "artifact_update", artifact=artifact, append=append, lastChunk=last)
+
+
+def log_of(record: Record) -> list[tuple[int, str]]:
+    return [(one.index, one.type) for one in record.events]
 
 
 def right() -> tuple[Seen, Record]:
@@ -56,7 +61,7 @@ def right() -> tuple[Seen, Record]:
         runs=[Run("task", "done", 1)],
         messages=[Message("session", "task", "user", "said")],
     )
-    log = [(one.index, one.type) for one in record.events]
+    log = log_of(record)
     answer = Answered("ada", "task", "completed", ("a b",))
     keys = [
         ("status", f"TASK_STATE_WORKING {WHEN}"),
@@ -82,126 +87,72 @@ def test_right_history_breaks_no_rule() -> None:
     assert not any(judge.judge(*right()).values())
 
 
-WRONG: dict[judge.Rule, tuple[str, ...]] = {
-    judge.each_acknowledged_message_is_in_one_task: ("lost", "accepted twice", "in another task"),
-    judge.each_task_ends_once: ("ended twice", "came back to life", "row behind its log"),
-    judge.indexes_have_no_gaps: ("gap", "newest event gone"),
-    judge.followers_saw_the_log: (
-        "follower missed one",
-        "follower heard out of order",
-        "follower missed the end",
-        "follower heard of no session",
-    ),
-    judge.streams_agree_with_the_log: ("stream left out a chunk", "stream told a state that never was"),
-    judge.answers_stay_true: ("answer changed later", "answer of a state that is not"),
-    judge.work_is_done_once_and_whole: ("work done twice", "repeatable work failed"),
-    judge.webhooks_heard_all_in_order: ("webhook missed one", "webhook heard out of order"),
-    judge.redirects_are_not_followed: ("webhook was led away",),
-    judge.replay_gives_the_same_rows: ("replay differs",),
-    judge.nothing_waits_for_nothing: ("task never ends", "run waits", "webhook waits", "client got no answer"),
-    judge.nobody_sees_what_is_anothers: (
-        "anothers task found",
-        "follower heard anothers words",
-        "follower heard of anothers session",
-        "task of anothers",
-    ),
-    judge.errors_are_clear: ("bare error",),
-    judge.pages_are_safe: ("markup on a page",),
-}
+def changed[T](rows: dict[str, T], key: str, **fields: object) -> None:
+    rows[key] = dataclasses.replace(rows[key], **fields)  # type: ignore[type-var]
 
 
-def wrong(how: str) -> tuple[Seen, Record]:
+def answered(seen: Seen, state: str, *artifacts: str, later: bool = True) -> None:
+    """The caller's answer became this, or was it already."""
+    seen.later[0] = Answered("ada", "task", state, artifacts)
+    if not later:
+        seen.answered[0] = seen.later[0]
+
+
+TWICE = Message("other session", "other task", "user", "said")
+WRONG: list[tuple[judge.Rule, str, Callable[[Seen, Record], object]]] = [
+    (judge.each_acknowledged_message_is_in_one_task, "lost", lambda s, r: r.messages.clear()),
+    (
+        judge.each_acknowledged_message_is_in_one_task,
+        "twice",
+        lambda s, r: r.messages.append(TWICE),
+    ),
+    (judge.each_task_ends_once, "ended twice", lambda s, r: r.events.append(event(6, "agent_status", state="failed"))),
+    (judge.each_task_ends_once, "alive again", lambda s, r: r.events.append(event(6, "agent_status", state="working"))),
+    (judge.each_task_ends_once, "row behind its log", lambda s, r: changed(r.tasks, "task", state="working")),
+    (judge.indexes_have_no_gaps, "gap", lambda s, r: r.events.pop(2)),
+    (judge.indexes_have_no_gaps, "newest event gone", lambda s, r: r.events.pop()),
+    (judge.followers_saw_the_log, "missed one", lambda s, r: s.followed[0].logs["session"].pop(2)),
+    (judge.followers_saw_the_log, "out of order", lambda s, r: s.followed[0].logs["session"].reverse()),
+    (judge.followers_saw_the_log, "missed the end", lambda s, r: s.followed[0].logs.update(session=log_of(r)[:4])),
+    (judge.followers_saw_the_log, "no session", lambda s, r: s.followed[0].logs.clear()),
+    (judge.streams_agree_with_the_log, "chunk left out", lambda s, r: s.streamed[0].texts.update(text="b")),
+    (judge.streams_agree_with_the_log, "false state", lambda s, r: s.streamed[0].states.append("canceled")),
+    (judge.answers_stay_true, "changed later", lambda s, r: answered(s, "completed", "another")),
+    (judge.answers_stay_true, "false state", lambda s, r: answered(s, "failed", later=False)),
+    (judge.work_is_done_once_and_whole, "done twice", lambda s, r: answered(s, "completed", "a b", "a b", later=False)),
+    (judge.work_is_done_once_and_whole, "repeatable work failed", lambda s, r: answered(s, "failed")),
+    (judge.webhooks_heard_all_in_order, "missed one", lambda s, r: s.called.pop()),
+    (judge.webhooks_heard_all_in_order, "out of order", lambda s, r: s.called.reverse()),
+    (judge.redirects_are_not_followed, "led away", lambda s, r: s.strayed.append("/trap")),
+    (judge.replay_gives_the_same_rows, "differs", lambda s, r: r.replay.append("session: Task is missing")),
+    (judge.nothing_waits_for_nothing, "task", lambda s, r: r.tasks.update(b=Task("b", "session", 1, "a", "working"))),
+    (judge.nothing_waits_for_nothing, "run", lambda s, r: r.runs.append(Run("task", "queued", 0))),
+    (judge.nothing_waits_for_nothing, "webhook", lambda s, r: r.waiting_deliveries.append("task")),
+    (judge.nothing_waits_for_nothing, "client", lambda s, r: s.gave_up.append("GET /")),
+    (judge.nobody_sees_what_is_anothers, "task", lambda s, r: s.probed.append(Probed("bob", "/", 200, told=True))),
+    (judge.nobody_sees_what_is_anothers, "words", lambda s, r: s.followed[0].text.append("bob-mark")),
+    (judge.nobody_sees_what_is_anothers, "session", lambda s, r: changed(r.contexts, "session", owner=2)),
+    (judge.nobody_sees_what_is_anothers, "own task", lambda s, r: changed(r.tasks, "task", owner=2)),
+    (judge.errors_are_clear, "bare error", lambda s, r: s.refused.append(Refused("/", 500, "Server Error"))),
+    (judge.pages_are_safe, "markup", lambda s, r: s.unsafe.append("/sessions/session")),
+]
+
+
+@pytest.mark.parametrize(("rule", "how", "spoil"), WRONG)
+def test_rule_finds_what_breaks_it(rule: judge.Rule, how: str, spoil: Callable[[Seen, Record], object]) -> None:
     seen, record = right()
-    match how:
-        case "lost":
-            record.messages.clear()
-        case "accepted twice":
-            record.messages.append(Message("other session", "other task", "user", "said"))
-        case "in another task":
-            record.messages[0] = Message("session", "other task", "user", "said")
-        case "ended twice":
-            record.events.append(event(6, "agent_status", state="failed"))
-        case "came back to life":
-            record.events.append(event(6, "agent_status", state="working"))
-        case "row behind its log":
-            record.tasks["task"] = dataclasses.replace(record.tasks["task"], state="working")
-        case "gap":
-            del record.events[2]
-        case "newest event gone":
-            record.events.pop()
-        case "follower missed one":
-            del seen.followed[0].logs["session"][2]
-        case "follower heard out of order":
-            seen.followed[0].logs["session"].reverse()
-        case "follower missed the end":
-            del seen.followed[0].logs["session"][4:]
-        case "follower heard of no session":
-            seen.followed[0].logs.clear()
-        case "stream left out a chunk":
-            seen.streamed[0].texts["text"] = "b"
-        case "stream told a state that never was":
-            seen.streamed[0].states.append("canceled")
-        case "answer changed later":
-            seen.later[0] = Answered("ada", "task", "completed", ("another",))
-        case "answer of a state that is not":
-            seen.answered[0] = seen.later[0] = Answered("ada", "task", "failed", ())
-        case "work done twice":
-            seen.answered[0] = seen.later[0] = Answered("ada", "task", "completed", ("a b", "a b"))
-        case "repeatable work failed":
-            seen.later[0] = Answered("ada", "task", "failed", ())
-        case "webhook missed one":
-            del seen.called[-1]
-        case "webhook heard out of order":
-            seen.called.reverse()
-        case "webhook was led away":
-            seen.strayed.append("/trap")
-        case "replay differs":
-            record.replay.append("session: Task is missing")
-        case "task never ends":
-            record.tasks["other"] = Task("other", "session", 1, "counter", "working")
-        case "run waits":
-            record.runs.append(Run("task", "queued", 0))
-        case "webhook waits":
-            record.waiting_deliveries.append("task")
-        case "client got no answer":
-            seen.gave_up.append("GET /")
-        case "anothers task found":
-            seen.probed.append(Probed("bob", "/tasks/task", 200, told=True))
-        case "follower heard anothers words":
-            seen.followed[0].text.append("bob-mark")
-        case "follower heard of anothers session":
-            record.contexts["session"] = dataclasses.replace(record.contexts["session"], owner=2)
-        case "task of anothers":
-            record.tasks["task"] = dataclasses.replace(record.tasks["task"], owner=2)
-        case "bare error":
-            seen.refused.append(Refused("/", 500, "Server Error"))
-        case "markup on a page":
-            seen.unsafe.append("/sessions/session")
-        case _:
-            raise ValueError(how)
-    return seen, record
-
-
-@pytest.mark.parametrize(("rule", "how"), [(rule, how) for rule, hows in WRONG.items() for how in hows])
-def test_rule_finds_what_breaks_it(rule: judge.Rule, how: str) -> None:
-    assert rule(*wrong(how))
+    spoil(seen, record)
+    assert rule(seen, record)
 
 
 def test_each_rule_has_a_wrong_history() -> None:
-    assert set(judge.RULES) == WRONG.keys()
+    assert set(judge.RULES) == {rule for rule, *_ in WRONG}
 
 
-def test_fork_counts_from_where_it_began() -> None:
-    seen, record = right()
-    record.contexts["fork"] = Context("fork", 1, 4, 2)
-    record.events += [dataclasses.replace(event(index, "fork"), context="fork", task="") for index in (3, 4)]
-    assert judge.indexes_have_no_gaps(seen, record) == []
-
-
-def test_seed_gives_the_same_faults() -> None:
-    names = [*injections.FAULTS]
-    one, other = (injections.Schedule(names, random.Random(7)) for _ in range(2))
-    first = [one.next() for _ in names]
-    assert first == [other.next() for _ in names]
-    assert sorted(first) == sorted(names)
-    assert all(inspect.getdoc(fault) for fault in injections.FAULTS.values())
+@pytest.mark.parametrize("name", DEFECTS)
+def test_each_defect_can_be_planted(name: str) -> None:
+    plant, _ = DEFECTS[name]
+    try:
+        plant()
+    finally:
+        mock.patch.stopall()

@@ -1,15 +1,14 @@
-"""kill -9 at each step: of archiving or restoring, where the session stays complete, of schedules and of exports."""
+"""kill -9 at each step: of archiving or restoring, where the session stays complete, and of schedules."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests import stack
-from tests.faults.dying import COMING, EXPORTING, GOING, STARTING
+from tests.faults.dying import COMING, GOING, STARTING
 from tests.stack import Stack
 
 pytestmark = pytest.mark.services("processes that are killed", only=True)
@@ -38,21 +37,9 @@ def test_killed_archiving_or_restoring_keeps_whole_session(
     assert told["left"] == {"differences": [], "files": []}
 
 
-@pytest.fixture(scope="module")
-def jobs(installed: Stack) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(installed.python("-m", "tests.faults.dying", "jobs").stdout)
-    return told
-
-
-def test_killed_schedule_starts_one_task(jobs: dict[str, Any]) -> None:
-    told = jobs["scheduled"]
+def test_killed_schedule_starts_one_task(installed: Stack) -> None:
+    told = json.loads(installed.python("-m", "tests.faults.dying", "schedules").stdout)
     assert [one["killed"] for one in told] == [["waiting"]] * 3 + [["started"]]
     for step, one in zip(STARTING, told, strict=True):
         assert one["after"] == [["started", task] for task in one["tasks"]], step
         assert len(one["tasks"]) == 1, step
-
-
-def test_killed_export_leaves_one_file(jobs: dict[str, Any]) -> None:
-    told = jobs["exported"]
-    assert [one[:3] for one in told] == [["done", 2, True]] * len(EXPORTING)
-    assert [len(files) for *_, files in told] == [1] * len(EXPORTING)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,9 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.a2a.receiving import receiver
 from tests.faults.agents import STOP, lines_to
-from tests.faults.calling import JSON, Caller, message, text_of, until
+from tests.faults.calling import JSON, Caller, text_of, until
 from tests.faults.conftest import PATIENCE, kill_the_worker, rows, wait_for_stop
 from tests.remote.peers.starting import running
 from tests.stack import Stack
@@ -119,23 +117,6 @@ def test_remote_agents_work_is_found_again(frail: Stack, killed: Scene, peer: Ca
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["".join(f"{n} " for n in range(1, 1001))]
     [[fence]] = rows(frail, "SELECT fence FROM record_run WHERE task_id = %s", killed.remote["id"])
     assert fence > 1, "another worker took the run up"
-
-
-async def test_unnoted_webhook_call_is_made_again(frail: Stack, countdown: Caller) -> None:
-    async with receiver() as hook:
-        hook.waits_for = answering = asyncio.Event()
-        configuration = {"returnImmediately": True, "taskPushNotificationConfig": {"url": hook.url}}
-        sent = await asyncio.to_thread(countdown.call, "SendMessage", message=message("1"), configuration=configuration)
-        await hook.have(1)
-        await asyncio.to_thread(countdown.ended, sent["task"], within=30)
-        await asyncio.to_thread(kill_the_worker, frail)
-        hook.waits_for = None
-        answering.set()
-        await hook.have_heard("completed")
-    assert hook.told[:2] == ["working", "working"]
-    assert hook.told[-1] == "completed"
-    assert set(hook.told[2:-1]) <= {"artifact"}
-    assert hook.calls[0].body == hook.calls[1].body
 
 
 def test_sigterm_gives_the_work_back_at_once(frail: Stack, patient: Caller) -> None:

@@ -6,27 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from kombu import Connection
 
 from tests.clients.streaming import Client, logs_of
-from tests.faults.agents import lines_to
-from tests.faults.calling import Caller, text_of
-from tests.faults.conftest import PATIENCE
+from tests.faults.calling import Caller
 from tests.faults.goings import work_on_without
 from tests.faults.servers import Line
 from tests.stack import Stack
 
 pytestmark = pytest.mark.services("several processes and a real broker", only=True)
-
-
-def test_sweep_finds_what_the_queue_lost(frail: Stack, patient: Caller) -> None:
-    frail.terminate("worker")
-    tasks = [patient.send("3") for _ in range(5)]
-    with Connection(frail.environment["CELERY_BROKER_URL"]) as broker:
-        broker.default_channel.queue_purge(frail.name)
-    frail.start("worker")
-    for task in tasks:
-        assert text_of(patient.ended(task, within=PATIENCE)["artifacts"][0]) == lines_to(3)
 
 
 def test_broker_may_be_out_of_reach(frail: Stack, broker_line: Line, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import redis
 
 from tests.faults import servers
 from tests.faults.agents import lines_to
@@ -109,17 +108,3 @@ def end_connections(own: Stack, postgres: Postgres) -> int:
 
 def test_redis_may_be_killed_and_restarted(own: Stack, memory: Redis, tmp_path: Path) -> None:
     work_on_without(own, memory.kill, memory.start, tmp_path)
-
-
-def test_redis_may_be_flushed_at_any_time(own: Stack, memory: Redis) -> None:
-    patient = Caller(own, "patient")
-    tasks = []
-    with redis.Redis.from_url(memory.url) as client:
-        for _ in range(5):
-            tasks.append(patient.send("20"))
-            client.flushdb()
-        patient.wait_until_streaming(tasks[0], chunks=5)
-        client.flushdb()
-    for task in tasks:
-        done = patient.ended(task, within=2 * PATIENCE)
-        assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(20)]

@@ -6,18 +6,15 @@ import sys
 import uuid
 
 import pytest
-from django.db import connection
 from django.test import AsyncClient, override_settings
-from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from agentkit import Completed, Failed, HandlerError, Rejected, SkillHandler, Usage
 from apps.agents.cards import HEALTH_REASONS
-from apps.agents.models import Agent, AgentStats, AgentVersion
+from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
 from apps.engine import accept, cancel, jobs, loading, send
 from apps.health import monitoring
-from apps.health.monitoring import examine_agents, measure_agents, observe, record_health
+from apps.health.monitoring import examine_agents, measure_agents, observe
 from apps.record.execution import Run
 from apps.record.models import Context, Message, Task
 from apps.record.runs import UsageTotals
@@ -178,26 +175,6 @@ def test_agent_without_code_says_what_it_lacks(missing, sentence):
         assert (health, ailment.startswith(sentence)) == ("unavailable", True), ailment
 
 
-@pytest.mark.usefixtures("with_model")
-def test_unreadable_version_holds_up_no_other_agent(echo):
-    lose_handler(echo)
-    agent = clerk()
-    AgentVersion.objects.filter(agent=agent).update(content={"kind": "model", "name": "Clerk"})
-    assert examined(agent)[1].startswith("Its version 1 cannot be read: save it once more in admin.")
-    assert health_of(echo)[0] == "unavailable"
-    Agent.objects.filter(pk=agent.pk).update(current_version=None)
-    assert examined(agent) == ("unavailable", "The agent clerk has no version: save it once more in admin.")
-
-
-@pytest.mark.usefixtures("with_model")
-def test_old_finding_does_not_outlive_a_change(settings):
-    agent = clerk(tools=["calculate"])
-    settings.AGENT_TOOLS = ["tests.agents.another_clock"]
-    clerk(tools=[])
-    record_health(agent, None)
-    assert health_of(agent) == ("ok", "")
-
-
 # Measures
 
 
@@ -255,28 +232,3 @@ def test_newest_turns_and_their_tokens_count(ada, echo):
     assert (stats.runs, stats.succeeded) == (monitoring.MEASURED_RUNS, 190)
     assert (stats.newest_runs, stats.newest_succeeded) == (20, 16)
     assert (stats.input_tokens, stats.output_tokens) == (111, 7)
-
-
-def test_counted_task_stays_counted_when_deleted(ada, echo, said):
-    long_ago = timezone.now() - datetime.timedelta(days=3)
-    make_runs(ada, echo, *[("done", 0, 1.0)] * 10, at=long_ago)
-    accept.accept(ada.principal, echo, said())
-    for _ in range(3):
-        stats = stats_of(echo)
-        assert (stats.tasks, stats.tasks_of_a_day) == (11, 1)
-    Task.objects.filter(created_at__lt=long_ago + datetime.timedelta(seconds=5)).delete()
-    accept.accept(ada.principal, echo, said())
-    assert (stats_of(echo).tasks, stats_of(echo).tasks_counted) == (12, 10)
-
-
-def test_many_agents_cost_as_much_as_one(ada, echo):
-    costs = []
-    for more in (0, 40):
-        Agent.objects.bulk_create(
-            Agent(slug=f"a{number}", name="A", handler="a:B", workspace=echo.workspace) for number in range(more)
-        )
-        with CaptureQueriesContext(connection) as captured:
-            measure_agents()
-        costs.append(len([one for one in captured if not one["sql"].startswith(("BEGIN", "COMMIT"))]))
-    assert costs[0] == costs[1] <= 12
-    assert AgentStats.objects.count() == 41

@@ -15,11 +15,11 @@ from apps.engine import accept, cancel
 from apps.limits.current import Exceeded
 from apps.payments import paying
 from apps.payments.models import BudgetPayment, PaymentBudget
-from apps.record.errors import BudgetSpent, LimitReached, NotAccepting, StorageFull
+from apps.record.errors import LimitReached, NotAccepting
 from apps.record.execution import Payment
 from apps.record.models import Task
 from parley import db
-from tests.engine.delegating import carried_on, sent, take_turn, the_record_holds, until, words
+from tests.engine.delegating import carried_on, take_turn, the_record_holds, words
 from tests.payments import facilitating as x402
 from tests.work.hand import work_off
 
@@ -163,8 +163,6 @@ async def test_crash_after_a_step_pays_once(budget, task, facilitator, monkeypat
 
 REFUSALS = [
     LimitReached(Exceeded("Too many messages.", "messages", "agent", 1, 1, 60)),
-    BudgetSpent(Exceeded("The budget is spent.", "cost", "workspace", 1, 1, 60)),
-    StorageFull(Exceeded("The storage is full.", "storage", "workspace", 1, 1, 0)),
     NotAccepting(),
 ]
 
@@ -276,12 +274,3 @@ async def test_signature_is_not_in_the_clear(budget, task, facilitator):
     assert "0xsigned" not in await db.run(stored)
     assert json.loads((await row_of(task)).sealed)["payload"]["signature"] == "0xsigned"
     assert await Payment.objects.filter(task=task, sealed__isnull=False).acount() == 0
-
-
-@pytest.mark.services("parents and children race over the broker and the database")
-async def test_budget_pays_a_called_agent(ada, worker, cast, seller, budget, facilitator, said):
-    receipt = await sent(ada.principal, cast["caller"], said("selling: x"))
-    await until(lambda: Task.objects.filter(pk=receipt.task, state="completed").exists())
-    await until(lambda: BudgetPayment.objects.filter(state=State.PAID).exists())
-    assert len(facilitator.settled) == 1
-    await the_record_holds()

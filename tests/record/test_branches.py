@@ -7,13 +7,13 @@ from apps.conversations.forks import branches
 from apps.conversations.forks.branches import choose_leaf, save_chosen_leaf, siblings, tree
 from apps.conversations.forks.forking import fork
 from apps.conversations.forks.models import ChosenLeaf
-from apps.conversations.sessions import commands, deletion
+from apps.conversations.sessions import deletion
 from apps.engine import accept
 from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.lookup import restored
-from apps.record.models import Context, Message
+from apps.record.models import Context
 from tests.archive.archiving import put_away
 from tests.record.lineages import place, place_before
 from tests.working import begin, end
@@ -69,44 +69,6 @@ def test_versions_are_known_from_everywhere(talk, edit):
             siblings(talk.owner.principal, talk, index)
 
 
-def test_families_of_edits_of_edits_agree(talk, edit, say):
-    second = say("vier", edit(talk, "two", "zwei"))
-    third = edit(second, "vier", "quatre")
-    fourth = edit(third, "zwei", "deux")
-    assert fourth.forked_at == second.forked_at
-    assert texts(talk, "two") == texts(third, "zwei") == texts(fourth, "deux") == ["two", "zwei", "deux"]
-    fifth = edit(second, "one", "uno")
-    last = edit(edit(talk, "three", "drei"), "two", "trois")
-    assert ways(talk)["one"] == (1, [talk.pk, fifth.pk])
-    assert ways(last) == {"one": (1, [talk.pk, fifth.pk]), "trois": (4, [talk.pk, second.pk, fourth.pk, last.pk])}
-    assert ways(fifth) == {"uno": (2, [talk.pk, fifth.pk])}
-
-
-def test_fork_counts_once_something_is_said(ada, talk, say):
-    child = fork(ada.principal, talk, place_before(talk, "two"), reason="fork")
-    at_the_end = say("four in a fork", fork(ada.principal, talk, talk.last_event, reason="fork"))
-    assert (texts(talk, "two"), ways(talk), ways(child), ways(at_the_end)) == (["two"], {}, {}, {})
-    child = say("zwei", child)
-    assert texts(talk, "two") == ["two", "zwei"]
-    assert ways(child) == {"zwei": (2, [talk.pk, child.pk])}
-    talk = say("four", talk)
-    assert ways(talk) == {"two": (1, [talk.pk, child.pk]), "four": (1, [talk.pk, at_the_end.pk])}
-    assert ways(at_the_end)["four in a fork"] == (2, [talk.pk, at_the_end.pk])
-
-
-def test_events_between_messages_make_no_second_place(ada, echo, talk, say):
-    task = Message.objects.filter(parts=[{"text": "to three"}]).get().task_id
-    after = fork(ada.principal, talk, place(talk, "to three"), reason="fork")
-    commands.give_feedback(ada.principal, echo, str(task), commands.parse_feedback("5", ""))
-    talk = say("four", talk)
-    before = fork(ada.principal, talk, place_before(talk, "four"), reason="edit")
-    after, before = say("after the answer", after), say("before the next", before)
-    everybody = [talk.pk, after.pk, before.pk]
-    assert ways(talk) == {"four": (1, everybody)}
-    assert ways(after) == {"after the answer": (2, everybody)}
-    assert ways(before) == {"before the next": (3, everybody)}
-
-
 def test_deleted_versions_lead_nowhere(ada, talk, edit):
     second, third = edit(talk, "two", "zwei"), edit(talk, "two", "deux")
     deletion.delete_session(ada.principal, second.pk)
@@ -145,42 +107,6 @@ def test_tree_is_the_same_from_everywhere(ada, talk, edit):
         move_to_cold_storage(put_away(context).pk)
     assert drawn(ada, talk) == expected, "also in cold storage"
     assert texts(restored(Context.objects.get(pk=talk.pk)), "two") == ["two", "zwei"]
-
-
-def test_cleared_session_is_a_gap(ada, talk, edit):
-    second = edit(talk, "two", "zwei")
-    third = edit(second, "to zwei", "?")
-    for gone in (second, talk):
-        deletion.delete_session(ada.principal, gone.pk)
-    assert [(key, n, gap) for key, _, n, gap in drawn(ada, third)] == [
-        (talk.pk, 0, True),
-        (second.pk, 0, True),
-        (third.pk, 5, False),
-    ]
-    other = edit(third, "one", "eins")
-    assert {key for key, *_ in drawn(ada, other)} == {talk.pk, second.pk, third.pk, other.pk}
-    deletion.delete_session(ada.principal, third.pk)
-    assert drawn(ada, other)[-1][0] == other.pk
-    with pytest.raises(ContextNotFound):
-        tree(ada.principal, third.pk)
-
-
-def test_tree_takes_four_queries(ada, talk, edit, django_assert_num_queries):
-    with django_assert_num_queries(1):
-        assert branches.branch_points(ada.principal, talk) == []
-    for number in range(2):
-        last = edit(talk, "two", f"other {number}")
-        for context in (talk, last):
-            with django_assert_num_queries(4):
-                branches.branch_points(ada.principal, context)
-            with django_assert_num_queries(4):
-                [node.context.agent.slug for node in tree(ada.principal, context.pk).nodes]
-    for _ in range(12):
-        last = fork(ada.principal, last, last.last_event, reason="fork")
-    with django_assert_num_queries(4):
-        nodes = tree(ada.principal, talk.pk).nodes
-    assert [node.messages for node in nodes] == [6, 4, *[4] * 13]
-    assert nodes[-1].context == last
 
 
 def test_chosen_leaf_is_kept_for_its_owner(ada, bob, echo, talk, edit, said):

@@ -1,10 +1,5 @@
 """Clearing a conversation keeps what forks share, and deletes the rest."""
 
-import itertools
-import threading
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
-
 import pytest
 from django.conf import settings
 from django.core.files.storage import default_storage
@@ -13,16 +8,14 @@ from agentkit import Completed, InputRequired
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.optional.archive import archiving, restoring
-from apps.optional.archive.archiving import CannotArchive, move_to_cold_storage
+from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record import lineage, projection
 from apps.record.content import blobs
-from apps.record.errors import ContextNotFound
 from apps.record.execution import Accepted, Run
 from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event, Message, Task
 from tests.archive.archiving import had_a_long_talk, put_away, replace
-from tests.record.lineages import place_before, shown, started, words
+from tests.record.lineages import shown, words
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is found by SQL")]
@@ -31,35 +24,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is fo
 @pytest.fixture
 def clear(ada, echo):
     return lambda context: deletion.delete_context(ada.principal, echo, context.context_id)
-
-
-@pytest.fixture
-def family(ada, tell):
-    root = tell("third", tell("second", tell("first")))
-    early = tell("early", fork(ada.principal, root, place_before(root, "second"), reason="fork"))
-    late = tell("late", fork(ada.principal, root, place_before(root, "third"), reason="fork"))
-    return [root, early, late, tell("deep", fork(ada.principal, late, late.last_event, reason="fork"))]
-
-
-EVERY_ORDER = list(itertools.permutations(range(4)))
-ORDERS = [
-    pytest.param(order, marks=pytest.mark.slow("every other order")) if number % 6 not in (0, 3) else order
-    for number, order in enumerate(EVERY_ORDER)
-]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=["".join(map(str, order)) for order in EVERY_ORDER])
-def test_family_is_cleared_in_any_order(family, clear, order):
-    before = {one.pk: shown(one.pk) for one in family}
-    for number in order:
-        clear(family[number])
-        before.pop(family[number].pk)
-        for key, then in before.items():
-            assert shown(key) == then
-            assert projection.differences(key) == []
-    assert not Task.objects.exists()
-    assert not Message.objects.exists()
-    assert not Run.objects.exists()
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -88,20 +52,6 @@ def test_unfinished_shared_task_is_canceled(ada, echo, said, clear, ends):
     assert {accepted.task for accepted in Accepted.objects.all()} == {task, None}
 
 
-def test_child_conversations_go_with_their_last_fork(ada, echo, said, tell, clear):
-    root = tell("second", tell("first"))
-    first, second = Task.objects.order_by("created_at")
-    helped = [
-        accept.accept(ada.principal, echo, said(), sender=f"task:{task.pk}", parent=task.pk) for task in (first, second)
-    ]
-    child = fork(ada.principal, root, place_before(root, "second"), reason="fork")
-    clear(root)
-    assert [Context.objects.get(pk=one.context).deleted_at is None for one in helped] == [True, False]
-    assert Task.objects.get(pk=helped[0].task).parent == first
-    clear(child)
-    assert Context.objects.get(pk=helped[0].context).deleted_at is not None
-
-
 def test_shared_files_stay_as_long_as_forks(ada, tell, clear):
     large = "x" * (settings.INLINE_PART_BYTES + 1)
     root = tell("first", parts=[{"text": large}])
@@ -123,69 +73,9 @@ def test_shared_files_stay_as_long_as_forks(ada, tell, clear):
     assert not Blob.objects.filter(uses__gt=0).exists()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_concurrent_forks_and_clears_leave_whole_forks(ada, echo, tell):
-    root = tell("second", tell("first"))
-    made = [root]
-
-    def fork_any():
-        for _ in range(4):
-            for one in list(made)[-3:]:
-                with suppress(ContextNotFound):
-                    made.append(fork(ada.principal, one.pk, 4, reason="fork"))
-
-    def clear_oldest():
-        for _ in range(4):
-            if len(made) > 1:
-                deletion.delete_context(ada.principal, echo, made.pop(0).context_id)
-
-    with ThreadPoolExecutor(4) as threads:
-        for done in [started(threads, step) for step in (fork_any, fork_any, clear_oldest, clear_oldest)]:
-            done.result()
-    alive = Context.objects.filter(deleted_at=None).exclude(pk=root.pk)
-    assert alive.exists()
-    for one in alive:
-        assert words(one) == ["first", "first is done"][: len(words(one))]
-        assert projection.differences(one.pk) == []
-
-
 @pytest.fixture
 def talk(ada, echo, said):
     return had_a_long_talk(ada, echo, said)
-
-
-def test_sibling_of_an_archived_session_is_forked(ada, talk):
-    anew = fork(ada.principal, talk, 0, reason="edit")
-    move_to_cold_storage(put_away(talk).pk)
-    sibling = fork(ada.principal, anew, 0, reason="edit")
-    assert (sibling.parent_id, sibling.forked_at, sibling.agent_id) == (talk.pk, 0, talk.agent_id)
-    assert projection.differences(sibling.pk) == []
-
-
-@pytest.mark.django_db(transaction=True)
-def test_past_stays_while_a_fork_is_restored(ada, talk, monkeypatch):
-    child = fork(ada.principal, talk, 3, reason="fork")
-    before = shown(child.pk)["messages"]
-    move_to_cold_storage(put_away(child).pk)
-    talk = put_away(talk)
-    filled, go_on, restore = threading.Event(), threading.Event(), restoring.restore_locked
-
-    def restore_slowly(context):
-        restore(context)
-        filled.set()
-        go_on.wait(30)
-
-    monkeypatch.setattr(restoring, "restore_locked", restore_slowly)
-    with ThreadPoolExecutor(2) as threads:
-        back = started(threads, restored, Context.objects.get(pk=child.pk))
-        assert filled.wait(30)
-        moving = started(threads, move_to_cold_storage, talk.pk)
-        wait([moving], 0.5)
-        go_on.set()
-        back.result()
-        with pytest.raises(CannotArchive, match="It has forks that are not in cold storage"):
-            moving.result()
-    assert shown(child.pk)["messages"] == before
 
 
 def test_damaged_archives_stop_no_deletion(ada, echo, said, talk):
@@ -204,14 +94,3 @@ def test_damaged_archives_stop_no_deletion(ada, echo, said, talk):
     replace(name, whole)
     restored(Context.objects.get(pk=child.pk))
     assert projection.differences(child.pk) == projection.differences(sound.pk) == []
-
-
-def test_child_conversations_go_with_a_damaged_archive(ada, echo, said, talk):
-    task = Task.objects.get(context=talk, state="completed")
-    child = accept.accept(ada.principal, echo, said("for it"), sender=f"task:{task.pk}", parent=task.pk)
-    end(begin(child.run), Completed("done"))
-    archiving.move_with_children(put_away(talk))
-    replace(Context.objects.get(pk=talk.pk).cold_file, b"no gzip at all")
-    deletion.delete_session(ada.principal, talk.pk)
-    assert Context.objects.get(pk=child.context).deleted_at
-    assert not Context.objects.exclude(cold_file="").exists()

@@ -2,15 +2,14 @@
 
 import asyncio
 import threading
-import uuid
 from contextlib import aclosing
 
 import pytest
 from django.db import connection
 
 from agentkit import Completed
-from apps.engine import accept, cancel
-from apps.record import feed, notifications, wire
+from apps.engine import accept
+from apps.record import feed, notifications
 from parley import db
 from tests.record.lineages import rename
 from tests.working import begin, chunk, end, say
@@ -204,72 +203,3 @@ async def test_events_are_read_once_for_all_followers(ada, echo, said, settings,
     for _ in range(2):
         hub._forget_readers()
     assert hub._readers == {}
-
-
-async def test_shared_views_are_made_once(ada, echo, said):
-    sent = await db.run(accept.accept, ada.principal, echo, said())
-    events, shows = await db.run(feed.read_events, sent.context, 0), []
-
-    def show(events, failing):
-        shows.append(len(events))
-        if failing:
-            raise KeyError
-        return object()
-
-    for _ in range(2):
-        with pytest.raises(KeyError):
-            await feed.shared(events, "page", show, True)
-    pages = await asyncio.gather(*(feed.shared(events, "page", show, False) for _ in "12"))
-    assert pages[0] is pages[1]
-    await feed.shared(events, "another", show, False)
-    assert shows == [1] * 4
-
-
-def test_announcements_wait_by_their_urgency(ada, echo, said, monkeypatch):
-    waits = []
-    monkeypatch.setattr(notifications, "announce", lambda *reached, wait, settles: waits.append(wait))
-    sent = accept.accept(ada.principal, echo, said())
-    held = begin(sent.run)
-    say(held, chunk("lines", "1\n", last=False))
-    rename(sent.context)
-    cancel.cancel_by_id(ada.principal, echo, str(sent.task))
-    assert waits == [notifications.LATER, notifications.LATER, notifications.SOON, notifications.LATER, 0.0]
-
-
-async def test_announcements_survive_races(monkeypatch, settings):
-    settings.FEED_POLL_SECONDS = 3600
-    hub = feed.running_hub()
-    hub._reached("a context", 6, settles=False)
-    hub._reached("a context", 5)
-    assert hub._recent["a context"] == (6, 5), "one that is overtaken is no loss"
-    context = uuid.uuid4()
-    with hub.reader(context) as reader:
-
-        def ended(*_):
-            raise RuntimeError("Event loop is closed")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
-            notifications._notify(notifications.REACHED, str(context), 3)  # after the commit, so it must not fail
-        assert reader._newest == 0
-
-
-async def test_large_batch_is_sent_in_pieces():
-    frame, made = b"x" * (wire.PIECE_BYTES // 4), list[int]()
-
-    async def batches():
-        yield range(16)
-
-    def say(batch):
-        for number in batch:
-            made.append(number)
-            yield frame
-
-    async with aclosing(wire.with_heartbeats(batches(), say)) as pieces:
-        assert await anext(pieces) == frame * 4
-        assert made == [0, 1, 2, 3], "what nobody reads yet is not made"
-        others = asyncio.Event()
-        asyncio.get_running_loop().call_soon(others.set)
-        await anext(pieces)
-        assert others.is_set(), "others have their turn in between"
-        assert [piece async for piece in pieces] == [frame * 4, frame * 4]

@@ -1,28 +1,22 @@
 """A fork has its origin's past, without a copy, and not its future."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from django.conf import settings
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agentkit import Completed, InputRequired
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.conversations.forks.forking import fork
-from apps.conversations.pages.reading import page_between
 from apps.conversations.sessions import deletion, families
-from apps.conversations.sessions.commands import switch_agent
 from apps.engine import accept
-from apps.record import feed, ledger, lineage, projection
+from apps.record import lineage, projection
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Segment, Task
-from tests.record.lineages import place_before, rename, started, words
-from tests.working import begin, chunk, end, say, state_of
+from tests.record.lineages import place_before, words
+from tests.working import begin, end, state_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("a log is read over several, and a fork made once")]
 
@@ -51,22 +45,6 @@ def test_fork_has_the_past_and_its_own(ada, tell, talk):
     assert projection.differences(child.pk) == projection.differences(talk.pk) == []
 
 
-def test_fork_of_a_fork_has_both_pasts(ada, tell, talk):
-    child = tell("other", fork(ada.principal, talk, place_before(talk, "second"), reason="fork"))
-    last = fork(ada.principal, child, child.last_event, reason="fork")
-    assert words(last) == ["first", "first is done", "other", "other is done"]
-    assert [(one.source, one.last) for one in lineage.log_ranges(last, last.last_event)] == [
-        (talk.pk, child.forked_at),
-        (child.pk, child.last_event),
-        (last.pk, last.last_event),
-    ]
-    assert projection.differences(last.pk) == []
-    last = tell("third", last)
-    empty = fork(ada.principal, talk, 0, reason="fork")
-    counts = lineage.message_counts([talk, child, last, empty])
-    assert counts == {talk.pk: 4, child.pk: 4, last.pk: 6, empty.pk: 0}, "each message once"
-
-
 def test_fork_leaves_an_event_on_its_parent(ada, talk):
     at = talk.last_event
     first, second = (fork(ada.principal, talk, talk.last_event + more, reason="fork", key=str(more)) for more in (0, 1))
@@ -88,18 +66,6 @@ def test_forks_from_one_place_are_siblings(ada, talk):
             assert [event.type for event in lineage.events(child)] == ["fork"], "siblings leave no mark in it"
             assert Segment.objects.filter(context=child).get().source == child
         assert projection.differences(child.pk) == []
-
-
-def test_fork_has_the_agent_of_its_place(ada, echo, countdown, talk):
-    end_of_first = talk.last_event
-    switch_agent(ada.principal, talk.pk, countdown)
-    assert fork(ada.principal, talk, end_of_first, reason="fork").agent == echo
-    assert fork(ada.principal, talk, 0, reason="fork").agent == echo
-    late = fork(ada.principal, talk, end_of_first + 1, reason="fork")
-    assert late.agent == countdown
-    again = fork(ada.principal, talk, end_of_first, reason="agent", agent=countdown)
-    assert again.agent == countdown
-    assert fork(ada.principal, again, again.last_event, reason="fork").agent == echo
 
 
 def test_same_key_gives_the_same_fork(ada, countdown, talk):
@@ -156,50 +122,9 @@ def test_forks_that_may_not_be_are_refused(ada, bob, echo, countdown, said, talk
         fork(ada.principal, talk, 1, reason="fork")
 
 
-def test_fork_of_the_end_keeps_the_memory(ada, talk):
-    with ledger.writing(talk.pk) as log:
-        log.add(EventType.SESSION_RENAMED, {"title": "renamed"})
-        log.remember({"seen": 1}, ())
-    talk.refresh_from_db()
-    assert fork(ada.principal, talk, talk.last_event, reason="fork").memory == {"seen": 1}
-    assert fork(ada.principal, talk, 2, reason="fork").memory == {}
-
-
-@pytest.mark.django_db(transaction=True)
-def test_same_key_at_once_gives_one_fork(ada, talk):
-    with ThreadPoolExecutor(6) as threads:
-        more = {"reason": "edit", "key": "one", "edited_message": "a message"}
-        forks = [started(threads, lambda: fork(ada.principal, talk, 2, **more).pk) for _ in range(6)]
-        found = {one.result() for one in forks}
-    assert len(found) == Event.objects.filter(type=EventType.EDIT).count() == 1
-    assert projection.differences(found.pop()) == []
-
-
-def test_fork_of_the_beginning_has_its_own_title(ada, tell, talk):
-    anew = fork(ada.principal, talk, 0, reason="edit")
-    assert anew.title == ""
-    tell("other words", anew)
-    rename(talk.pk, title="chosen")
-    assert fork(ada.principal, talk, 0, reason="edit").title == "Fork: chosen"
-    deletion.delete_session(ada.principal, talk.pk)
-    assert Context.objects.get(pk=anew.pk).title == "other words"
-    assert not Event.objects.filter(payload__icontains="first").exists()
-    assert projection.differences(anew.pk) == []
-
-
 @pytest.fixture
 def child(ada, talk):
     return fork(ada.principal, talk, place_before(talk, "second"), reason="fork")
-
-
-def length(context, number):
-    with ledger.writing(context.pk) as log:
-        for n in range(number):
-            message = {"messageId": f"m{n}", "contextId": context.context_id, "parts": [{"text": str(n)}]}
-            log.add(EventType.USER_MESSAGE, {"message": {**message, "role": "ROLE_USER"}})
-            answer = {**message, "messageId": f"a{n}", "role": "ROLE_AGENT"}
-            log.add(EventType.AGENT_MESSAGE, {"message": answer, "agent": context.agent_id})
-    return Context.objects.get(pk=context.pk)
 
 
 def test_agent_gets_the_past_of_a_fork(ada, echo, said, talk, child):
@@ -208,26 +133,6 @@ def test_agent_gets_the_past_of_a_fork(ada, echo, said, talk, child):
     assert [one.text for one in turn.history] == ["first", "first is done"]
     assert [one.artifacts[0].text for one in turn.references] == ["made"]
     assert Task.objects.get(pk=sent.task).references == [str(Task.objects.get(context=talk, first_event=1).pk)]
-
-
-def test_left_tasks_are_over_on_pages(ada, echo, said, client):
-    sent = accept.accept(ada.principal, echo, said("work"))
-    held = begin(sent.run)
-    say(held, chunk("made", "so far"))
-    talk = Context.objects.get()
-    child = fork(ada.principal, talk, talk.last_event, reason="fork")
-    end(held, Completed("done"))
-    told = page_between(child, 1, child.last_event + 1, child.last_event)
-    assert [item["kind"] for item in told["put"]] == ["message", "work", "made"]
-    assert ([item["taskId"] for item in told["put"]], told.get("open")) == ([str(sent.task)] * 3, None)
-    assert (told["put"][1]["outcome"], told["put"][2]["isUnfinished"]) == ("canceled", True)
-    client.force_login(ada)
-    page = client.get(reverse("web:session", args=[child.pk]))
-    assert page.status_code == 200
-    assert "work" in page.content.decode()
-    again = accept.accept(ada.principal, echo, said("again", contextId=child.context_id))
-    assert Task.objects.get(pk=again.task).references == []
-    assert [one.text for one in begin(again.run).history] == ["work"]
 
 
 def test_fork_has_files_of_its_past_alone(ada, bob, tell, client):
@@ -246,32 +151,6 @@ def test_fork_has_files_of_its_past_alone(ada, bob, tell, client):
     assert client.get(reverse("web:message-file", args=[child.pk, 1, 0])).status_code == 200
     client.force_login(bob)
     assert client.get(files[0]).status_code == 404
-
-
-def test_long_past_costs_no_more(ada, talk, tell):
-    def statements(context):
-        with CaptureQueriesContext(connection) as asked:
-            at = context.last_event - 1
-            child = fork(ada.principal, context, at, reason="edit", key=f"{at}", edited_message="a0")
-        return len(asked), child
-
-    few, child = statements(length(talk, 3))
-    many, child = statements(length(talk, 300))
-    again, deep = statements(length(child, 10))
-    assert few == many
-    assert again <= many + 1
-    assert Event.objects.filter(context=deep).count() == 1
-    assert len(words(deep)) == 2 * (2 + 3 + 300 + 10 - 1)
-    assert projection.differences(deep.pk) == []
-    read: list[int] = []
-    while page := feed.read_events(deep.pk, len(read)):
-        read += [event.index for event in page]
-    assert read == list(range(1, deep.last_event + 1)), "the whole log, page by page"
-    assert len(read) > feed.BATCH_SIZE
-    for context, after, count in ((talk, 0, 1), (child, child.forked_at, 1), (child, 0, 2)):
-        with CaptureQueriesContext(connection) as asked:
-            feed.read_events(context.pk, after)
-        assert len(asked) == count
 
 
 def test_families_are_deleted_by_branches(ada, tell, talk):

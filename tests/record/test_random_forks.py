@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from agentkit import Artifact, Completed, Failed, InputRequired, Progress
+from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Progress, Rejected
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.conversations.forks.forking import fork
@@ -21,14 +21,16 @@ from apps.record.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCan
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Task
 from apps.record.runs import LeaseLost
-from tests.working import chunk, end, say
+from tests.working import chunk, end, let_the_lease_run_out, say
 
 OUTCOMES = st.sampled_from(
     [
         Completed("done"),
         Completed("done", [Artifact.text("report", "text")]),
         Failed("no"),
+        Rejected("never"),
         InputRequired("?", slot="a"),
+        AuthRequired("who?"),
     ]
 )
 RUNNING = st.sampled_from(["finish", "cancel"])
@@ -141,6 +143,11 @@ class Forks(RuleBasedStateMachine):
             end(self.held.pop(pick % len(self.held)), outcome)
         self.heard()
 
+    @precondition(lambda self: self.held)
+    @rule(pick=PICK)
+    def a_worker_is_lost(self, pick: int) -> None:
+        let_the_lease_run_out(self.held[pick % len(self.held)].lease)
+
     @precondition(lambda self: self.talks)
     @rule(pick=PICK, at=PICK, running=RUNNING, edited=st.sampled_from(["", "a message"]))
     def fork(self, pick: int, at: int, running, edited: str) -> None:
@@ -222,5 +229,5 @@ class Forks(RuleBasedStateMachine):
 @pytest.mark.timeout(3600)  # hundreds of histories
 def test_forks_hold_whatever_happens(ada, echo, monkeypatch):
     monkeypatch.setattr("apps.engine.worker.publish", lambda run: None)
-    examples = settings().max_examples * 2 // 5  # each takes a second
+    examples = settings().max_examples // 4  # each takes a second
     run_state_machine_as_test(Forks, settings=settings(stateful_step_count=20, max_examples=examples))

@@ -1,6 +1,5 @@
 """Settling notifications are sent at once, otherwise the newest after a wait."""
 
-import logging
 import queue
 import threading
 import time
@@ -10,7 +9,6 @@ import pytest
 from django.conf import settings
 
 from apps.record.notifications import Relay
-from tests.faults.servers import redis_server
 
 SOON = 10.0  # seconds after which a notification counts as lost
 
@@ -73,31 +71,6 @@ def test_processes_hear_each_other_not_themselves(one, other):
     assert other.heard.empty()
 
 
-def test_progress_keeps_announcements_of_settling(one, other):
-    one.relay.send("group", "a key", 7, "ada", settles=False)
-    assert other.hears() == ("group", "a key", 7, "ada", "on its way")
-    one.relay.send("group", "a key", 8, wait=0.1)
-    one.relay.send("group", "a key", 9, settles=False, wait=0.1)
-    assert other.hears() == ("group", "a key", 9)
-    listens(one, told_by=other)
-    one.relay.send("group", "a key", 10, wait=0.2)
-    other.relay.send("group", "a key", 11, settles=False)
-    assert other.hears() == ("group", "a key", 10)
-
-
-def test_two_versions_understand_each_other(one, other):
-    """The previous version sent `<name> <index> <key>`, without owners, and read the index with `int`."""
-    said = []
-    one.relay._publish = lambda group, text: said.append(text)
-    one.relay.send("group", "a key", 7, "ada", settles=False)
-    assert int(said.pop().split(" ", 2)[1]) == 7
-    one.relay.send("group", "a key", 7, "ada")
-    name, index, key = said[0].split(" ", 2)
-    assert (name != other.relay._name, index, key) == (True, "7", "a key")
-    other.relay._receive("group", "f00d 8 a key")
-    assert other.hears() == ("group", "a key", 8)
-
-
 def test_newest_waiting_announcement_is_carried(one, other):
     for index in (*range(1, 100), 50):
         one.relay.send("group", "a key", index, wait=0.05)
@@ -108,29 +81,3 @@ def test_newest_waiting_announcement_is_carried(one, other):
     one.relay.send("group", "patient", 1, wait=3600)
     one.relay.send("group", "less so", 1, wait=0.01)
     assert other.hears() == ("group", "less so", 1)
-
-
-def test_announcements_are_not_repeated_for_others(one, other):
-    listens(one, told_by=other)
-    third = Process(one.relay._prefix)
-    listens(third, told_by=other)
-    one.relay.send("group", "a key", 6, wait=0.2)
-    other.relay.send("group", "a key", 6)
-    assert third.hears() == ("group", "a key", 6)
-    assert one.hears() == ("group", "a key", 6)
-    one.relay.send("group", "end", 1, wait=0.3)
-    assert third.hears() == ("group", "end", 1)
-
-
-def test_redis_may_go_and_come_back(prefix, caplog):
-    caplog.set_level(logging.INFO, "parley.notifications")
-    with redis_server() as server:
-        one, other = Process(prefix, server.url), Process(prefix, server.url)
-        listens(other, told_by=one)
-        server.kill()
-        for index in range(10):
-            one.relay.send("group", "a key", index)
-        assert sum("not being delivered" in line for line in caplog.messages) == 1
-        server.start()
-        listens(other, told_by=one)
-        assert sum("delivered to other processes again" in line for line in caplog.messages) == 1

@@ -6,7 +6,6 @@ import threading
 import pytest
 from django.test import override_settings
 
-from agentkit import Completed
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
 from apps.engine import accept
@@ -18,7 +17,6 @@ from apps.record.execution import Accepted, Run
 from apps.record.models import Context, Message, Task
 from parley import db as database
 from tests.engine.agents import Counting
-from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("of those who send at once one is first")]
 
@@ -54,17 +52,6 @@ def test_message_ids_are_of_one_sender_and_agent(ada, bob, echo, countdown, said
     before = Accepted.objects.count()
     assert accept.accept(ANONYMOUS, echo, message).task != accept.accept(ANONYMOUS, echo, message).task
     assert Accepted.objects.count() == before
-
-
-def test_repeated_message_to_an_ended_task_is_known(ada, echo, said):
-    sent = accept.accept(ada.principal, echo, said())
-    answer = said("more", taskId=str(sent.task))
-    first = accept.accept(ada.principal, echo, answer)
-    following = end(begin(sent.run), Completed("one"))
-    end(begin(following), Completed("two"))
-    again = accept.accept(ada.principal, echo, answer)
-    assert again.repeated
-    assert again.index == first.index
 
 
 async def test_same_message_at_once_is_one_task(ada, echo, said):

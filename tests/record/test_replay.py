@@ -194,18 +194,6 @@ def test_task_text_is_what_its_rows_say(ada, echo, said, text, data, metadata, s
     check(sent.task, None, 0, 1, 2)
 
 
-def test_task_text_has_the_newest_messages(ada, echo, said):
-    sent = accept.accept(ada.principal, echo, said("0"))
-    for n in range(1, 4):
-        end(begin(sent.run), InputRequired(f"{n}?"))
-        sent = accept.accept(ada.principal, echo, said(str(n)) | {"taskId": str(sent.task)})
-    end(begin(sent.run), InputRequired("4?"))
-    end(begin(accept.accept(ada.principal, echo, said("another")).run), Completed("done"))
-    found = shown(sent.task, 3)
-    assert [message["parts"][0]["text"] for message in found["history"]] == ["3?", "3", "4?"]
-    check(sent.task, None, 1, 3, 100)
-
-
 def test_unsettled_and_absent_tasks_are_told_apart(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("hi"))
     assert len(shown(sent.task)["history"]) == 1

@@ -8,7 +8,6 @@ from django.db import DatabaseError, connection, transaction
 from agentkit import Completed, Failed, InputRequired
 from apps.conversations.sessions import deletion
 from apps.engine import accept, cancel
-from apps.engine.claim import claim
 from apps.record import ledger, projection
 from apps.record.errors import TaskFinished, TaskNotCancelable
 from apps.record.events import EventType
@@ -16,7 +15,7 @@ from apps.record.execution import Run
 from apps.record.ledger import StaleWrite
 from apps.record.models import TERMINAL_STATES, Context, IllegalTransition, Task, TaskState
 from apps.record.runs import LeaseLost
-from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
+from tests.working import begin, chunk, end, log_of, say, state_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("transitions are a compare-and-swap of the database")]
 
@@ -107,20 +106,6 @@ def test_late_cancel_is_noted_late_message_refused(sent, ada, echo, said):
     assert log_of(sent.context) == before
 
 
-def test_second_worker_leaves_a_note_alone(sent):
-    held = begin(sent.run, "the first")
-    before = log_of(sent.context)
-    assert claim(sent.run, "the second") is None
-    run = Run.objects.get(pk=sent.run)
-    assert (run.worker, run.attempt, run.fence) == ("the first", 1, 1)
-    assert [note["note"] for note in run.notes] == ["the second came second."]
-    assert log_of(sent.context) == before
-    end(held, Completed("done"))
-    let_the_lease_run_out(held.lease)
-    assert claim(sent.run, "another") is None
-    assert state_of(sent.task) == S.COMPLETED
-
-
 FINISHED = {
     S.COMPLETED: [S.WORKING, S.COMPLETED],
     S.FAILED: [S.FAILED],
@@ -153,8 +138,3 @@ def test_database_refuses_changes_of_finished_tasks(sent, state):
     assert projection.row_values(Task.objects.get(pk=sent.task)) == before
     execute("UPDATE record_task SET state = state, parent_id = NULL", sent.task)  # references may go
     Task.objects.get(pk=sent.task).delete()
-
-
-def test_database_leaves_unfinished_tasks_to_the_ledger(sent):
-    for change in reversed(CHANGES):
-        execute(f"UPDATE record_task SET {change}", sent.task)

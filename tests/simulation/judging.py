@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from apps.record import projection
 from apps.record.events import EventType
 from apps.record.execution import Run
-from apps.record.models import Context, Event, Message, Task, TaskState
+from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
 from tests.simulation.world import World
 
 
 def problems_of(world: World) -> list[str]:
     """Each broken promise as a sentence."""
-    return [*_lost(world), *_waiting(), *_ends(), *_logs(), *_views(world)]
+    return [*_lost(world), *_waiting(), *_ends(), *_artifacts(), *_logs(), *_views(world)]
 
 
 def _lost(world: World) -> Iterator[str]:
@@ -54,6 +54,15 @@ def _ends() -> Iterator[str]:
 
 def _is_end(event: Event) -> bool:
     return event.type == EventType.AGENT_STATUS and TaskState(event.payload["state"]).is_terminal
+
+
+def _artifacts() -> Iterator[str]:
+    """A completed task delivers what it made; one that failed, or works still, delivers nothing."""
+    for task in Task.objects.all():
+        states = set(Artifact.objects.filter(task=task).values_list("state", flat=True))
+        fit = {"delivered", "discarded"} if task.state == TaskState.COMPLETED else {"discarded"}
+        if not states <= fit | (set() if TaskState(task.state).is_terminal else {"provisional"}):
+            yield f"The task {task.pk}, which is {task.state}, has artifacts that are {states}."
 
 
 def _logs() -> Iterator[str]:

@@ -99,7 +99,7 @@ def test_a_planted_defect_is_found(defect: Callable[[pytest.MonkeyPatch], None],
     defect(monkeypatch)
     for seed in range(20):
         try:
-            found = problems_of(world.live(seed, STEPS))
+            found = problems_of(world.live(seed, STEPS // 3))
         except (IntegrityError, IllegalTransition, StaleWrite):
             return  # the database noticed it
         if found:

@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from greenlet import getcurrent, greenlet
 
-from agentkit import Artifact, Completed, Failed, InputRequired, Progress
+from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Progress, Rejected
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
@@ -40,7 +40,9 @@ OUTCOMES = [
     Completed("done"),
     Completed("done", [Artifact.text("report", "text")]),
     Failed("no"),
+    Rejected("never"),
     InputRequired("which?", slot="word"),
+    AuthRequired("who?"),
 ]
 REST = 3_000  # steps, within which all work ends
 TICK = datetime.timedelta(milliseconds=1)  # between two readings of the clock

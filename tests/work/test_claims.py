@@ -8,13 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from django.db import connection, connections
-from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
+from django.db import connections
 
-from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.optional.transfers.models import Export
 from apps.remote.models import OpenWork
 from parley.db import sql
 
@@ -46,15 +42,6 @@ def test_of_many_processes_one_gets_a_row(row: OpenWork) -> None:
         assert sum(threads.map(claim, range(4))) == 1
 
 
-def test_claim_writes_by_its_own_table_alone(ada: User) -> None:
-    """A subquery in the update would find the row due as it was before another process changed it (PostgreSQL)."""
-    Export.objects.create(owner=ada)
-    with CaptureQueriesContext(connection) as queries:
-        assert len(Export.objects.select_related("owner").claim(LEASE)) == 1
-    [update] = [one["sql"] for one in queries if one["sql"].startswith("UPDATE")]
-    assert "SELECT" not in update
-
-
 def test_claim_ends_with_lease_release_or_row(row: OpenWork) -> None:
     [lost] = OpenWork.objects.all().claim(LEASE)
     assert OpenWork.objects.all().claim(LEASE) == []
@@ -79,11 +66,3 @@ def test_retried_row_waits_longer_each_time(row: OpenWork) -> None:
         waits.append((OpenWork.objects.get().next_try_at - now).total_seconds())
     assert all(5 * 2**n <= wait <= 11 * 2**n for n, wait in enumerate(waits))
     assert OpenWork.objects.get().tries == 4
-
-
-def test_claims_come_in_the_order_of_their_times(row: OpenWork, echo: Agent) -> None:
-    ids = {"task": uuid.uuid4(), "run": uuid.uuid4(), "remote_task": "older"}
-    older = OpenWork.objects.create(agent=echo, next_try_at=PAST - LEASE, **ids)
-    assert [one.pk for one in OpenWork.objects.all().claim(LEASE, 2)] == [older.pk, row.pk]
-    OpenWork.objects.update(lease_until=None, next_try_at=timezone.now() + LEASE)
-    assert OpenWork.objects.all().claim(LEASE, 2) == []

@@ -6,7 +6,6 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from django.contrib.sessions.models import Session
 
 from parley import outbound
 from parley.outbound import Limits
-from parley.telemetry import metrics
 from parley.work import WorkList, lists, running, work_lists
 from parley.work.running import Runner, Slots
 
@@ -109,21 +107,6 @@ async def test_one_host_takes_no_room_of_others() -> None:
     assert sorted(working) == ["a1", "a2", "b1"]
 
 
-def test_failures_are_counted_by_list() -> None:
-    failed = threading.Event()
-
-    async def work(key: str) -> None:
-        failed.set()
-        raise RuntimeError
-
-    some = list_of(f"fails-{uuid.uuid4().hex}", work)
-    made = Runner()
-    made.wake(some, "key")
-    assert failed.wait(5)
-    made.close()
-    assert f'parley_work_failures_total{{list="{some.name}"}} 1.0' in metrics.exposition("")[0].decode()
-
-
 def test_closed_loop_gives_work_to_another_worker(sent: list[tuple[str, str]]) -> None:
     before = set(threading.enumerate())
     made = Runner()
@@ -132,8 +115,3 @@ def test_closed_loop_gives_work_to_another_worker(sent: list[tuple[str, str]]) -
     assert not thread.is_alive()
     made.wake(list_of("late", asyncio.sleep), "key")
     assert sent == [("test.late", "key")]
-
-
-def test_sweep_reads_no_more_than_it_publishes(sent: list[tuple[str, str]]) -> None:
-    assert replace(list_of("many", print, lambda: range(9)), swept_at_once=2).sweep() == 2
-    assert sent == [("test.many", "0"), ("test.many", "1")]
