@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 GAPS: dict[str, dict[str, str]] = {
-    "order": {},
     "audience": {},
-    "second factor": {},
     "cost": {
         "neighbor": "another caller's answers took 3.4 times as long, on two cores that the senders share",
     },
