@@ -13,9 +13,7 @@ import pytest
 
 GAPS: dict[str, dict[str, str]] = {
     "audience": {},
-    "cost": {
-        "neighbor": "another caller's answers took 3.4 times as long, on two cores that the senders share",
-    },
+    "cost": {"neighbor": "another caller's answers took 3.4 times as long, on two cores that the senders share"},
 }
 """By column: a regular expression of places, and what is missing there."""
 

@@ -20,14 +20,7 @@ DONE = (200, 201, 202)
 SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}
 PLAN = {"name": "P", "description": "P.", "steps": {"one": {"agent": "echo", "message": "x"}}}
 NOBODY = "8c1c6a3e-5b0e-4b0a-9d4e-0f5f0f0f0f0f"
-FORM = {
-    "message": NOBODY,
-    "text": "a",
-    "do": "pause",
-    "answer": "decline",
-    "agent": "echo",
-    "step": "one",
-}
+FORM = {"message": NOBODY, "text": "a", "do": "pause", "answer": "decline", "agent": "echo", "step": "one"}
 """What any form of a page may ask for."""
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "a2a/{slug}"): {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}},
