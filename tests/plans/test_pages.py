@@ -93,16 +93,6 @@ def test_run_and_its_tasks_lead_to_each_other(ada_browser, ada, two, run_page):
     assert f"/plans/runs/{task.pk}" in ada_browser.get(f"/tasks/{task.pk}").text
 
 
-def test_unclaimed_run_shows_its_plan_and_question(ada, two, run_page):
-    task = Task.objects.get(pk=telling.begun(ada, two).task)
-    page = run_page(task)
-    assert "The first, then The second" in page.text
-    for seen, status in ((page.context["seen"], 204), ("0", 200)):
-        assert run_page(task, "/standing", seen=seen).status_code == status
-    asked = telling.asked(ada, two, {"name": "inputs", "schema": CITY}, "Where to?")
-    assert f'action="/sessions/{asked.context}/messages"' in run_page(Task.objects.get(pk=asked.task)).text
-
-
 def test_ended_run_shows_files_and_where_to_restart(ada_browser, ada, two, run_page):
     task = begun(ada, two)
     made = telling.finished(ada, Agent.objects.get(slug="loud"), {"plot.csv": telling.text("a,b")})
@@ -248,13 +238,3 @@ def test_authors_edit_and_operators_publish(ada_browser, bob_browser, ada, own):
     assert saved(ada_browser, "/plans/louder/edit", **public).status_code == 302
     own.refresh_from_db()
     assert own.access == "authenticated"
-
-
-def test_plan_is_checked_while_it_is_written(ada_browser):
-    for definition, signs in [
-        (GOOD, [True, False]),
-        (UNKNOWN, [True, True]),
-        ("name: [", [False, False]),
-    ]:
-        told = ada_browser.post("/plans/check", {"definition": definition, "slug": "louder"}).text
-        assert [words in told for words in ("The first, then The second", "<code>steps.second.agent</code>")] == signs
