@@ -227,14 +227,6 @@ def test_a_body_is_never_the_next_request(edge: Server) -> None:
     assert b"waiting" not in answered
 
 
-def test_http_1_0_clients_get_no_chunks(edge: Server) -> None:
-    with edge.line("/ticks", version="1.0") as line:
-        answer = b""
-        while b"tick" not in answer:
-            answer += line.recv(1024)
-    assert b"\r\n\r\ntick\n" in answer
-
-
 @pytest.mark.parametrize(("path", "what"), [("/wait", "waiting"), ("/ticks", "streaming")])
 def test_a_view_ends_when_its_client_leaves(edge: Server, path: str, what: str) -> None:
     with edge.line(path):
