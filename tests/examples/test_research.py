@@ -5,12 +5,7 @@ import math
 import pytest
 
 from agentkit import Failed, InputRequired, testing
-from examples.research.agents import (
-    DataAnalysis,
-    HypothesisMaker,
-    Literature,
-    Molecules,
-)
+from examples.research.agents import DataAnalysis, HypothesisMaker, Literature, Molecules
 from examples.research.statistics import NoSpread, false_discovery_rates, fit_curve, hedges, two_sided, welch, z_prime
 from tests.examples.saying import DATA, data, form, message, names_of
 
@@ -134,22 +129,13 @@ async def test_a_validation_is_computed():
         ("screening", changed(SCREENING, "response", "signal"), "lacks the column “response”; it has “compound”"),
         ("screening", without(SCREENING, "negative"), "There are no wells of the negative control"),
         ("screening", changed(SCREENING, "sample,10,1,54", "sample,10,1,"), "Row 8 has nothing where the number"),
-        ("screening", changed(SCREENING, "A-1,sample,10,1", "=A1(),sample,10,1"), "“=A1()” as its compound"),
         ("screening", changed(SCREENING, "A-1,sample", "A-1,blank"), "has the role “blank”: write sample, negative"),
-        ("screening", without(SCREENING, "sample"), "There is nothing but controls"),
         ("screening", without(SCREENING, "sample,10,2", "sample,10,3"), "A-1 at 10 µM has one replicate"),
         ("screening", [SCREENING[0], *(one.rsplit(",", 1)[0] + ",9" for one in SCREENING[1:])], "send the wells, not"),
-        ("expression", ["gene,control_1,control_2", "UP,1,2"], "nothing but the control"),
         ("expression", changed(EXPRESSION, "A-1_3", "remark"), "The column “remark” is none that I know"),
-        ("expression", changed(EXPRESSION, "UP,7", "UP,-7"), "values below nought"),
-        ("validation", without(VALIDATION, "PX"), "nothing but the vehicle"),
-        ("validation", without(VALIDATION, "PX-07,1,2", "PX-07,1,3"), "PX-07 at 1 µM has one replicate"),
-        ("validation", changed(VALIDATION, "PX-07,1,1", "PX-07,-1,1"), "doses below nought"),
         ("validation", changed(VALIDATION, "vehicle,0,1,", "vehicle,0,1,-9999"), "mean of the vehicle is not above"),
         ("expression", changed(EXPRESSION, "control", "vehicle"), "There is no control"),
-        ("expression", changed(EXPRESSION, "A-1_3", "B-2_1"), "B-2 has one replicate"),
         ("expression", changed(EXPRESSION, "SAME", "UP"), "The gene UP is there 2 times"),
-        ("validation", without(VALIDATION, "vehicle"), "There is no control: at least two rows need the dose 0"),
         ("validation", without(VALIDATION, *(f"PX-07,{one}," for one in (1, 3, 10, 30, 100))), "PX-07 has 3 doses"),
         ("validation", changed(VALIDATION, "PX-07,0.03,1,", "PX-07,1e-30,1,"), "doses outside 1e-09 to 1e+09 µM"),
     ],
