@@ -94,13 +94,6 @@ def test_a_wrong_range_is_explained(admin_client):
         assert says in admin_client.get(f"{address}?{query}").context["picker"]["problem"]
 
 
-def test_a_custom_range_is_of_whole_hours():
-    period = range_of(QueryDict("from=2026-01-02T10:20&to=2026-01-03T09:40")).period
-    assert (period.start.hour, period.end.hour) == (10, 10)
-    assert period.end - period.start == datetime.timedelta(days=1)
-    assert range_of(QueryDict("from=2026-01-02T10:20:00%2B02:00&to=2026-01-03")).period.start.hour == 8
-
-
 def test_operators_see_only_what_they_may_view(client, operator, runs):
     nothing = parts(client)
     assert not NUMBER.findall(nothing)

@@ -94,35 +94,6 @@ async def test_a_screening_is_computed():
     assert data(good)["source"]["file"] == "better.csv"
 
 
-async def test_expression_is_computed():
-    design = {"kind": "follow-up-design", "subject": "s", "conditions": [{"compound": "A-1", "dose_um": 1}], "hours": 1}
-    design |= {"replicates": 3, "pathway_genes": ["DOWN", "GONE"], "stress_genes": ["UP"], "columns": ["gene"]}
-    run = await analysed("expression", EXPRESSION, {"data": design})
-    found = data(run)
-    up = next(one for one in found["changes"] if one["gene"] == "UP")
-    assert up["log2_fold_change"] == pytest.approx(2.0)  # 3, 4, 3 become 5, 6, 5
-    assert up["p"] == pytest.approx(0.01316, abs=1e-4)  # t = 2 / √(2/9) = 4.243, four degrees of freedom
-    counts = {"tested": 3, "changed": 2, "pathway_measured": 1, "pathway_down": 1, "stress_up": ["UP"], "elsewhere": 0}
-    assert found["signatures"] == [{"compound": "A-1", **counts}]
-    assert found["notes"] == ["1 genes have no spread at all and were not tested."]
-    assert "SAME,0,1,1" in run.artifacts[1].parts[0]["text"]
-
-
-async def test_a_validation_is_computed():
-    found = data(await analysed("validation", VALIDATION))
-    curves = {curve["compound"]: curve for curve in found["curves"]}
-    assert found["confirmed"] == ["PX-07"]
-    assert curves["PX-07"]["ic50_um"] == pytest.approx(0.38, rel=0.15)
-    assert curves["PX-03"]["ic50_um"] == pytest.approx(4.6, rel=0.15)
-    assert curves["PX-03"]["why"].endswith("more than 1 µM.")
-    flat = [
-        line if "PX-07" not in line else f"{line.rsplit(',', 1)[0]},{97 + at % 3}" for at, line in enumerate(VALIDATION)
-    ]
-    found = data(await analysed("validation", flat))
-    assert found["confirmed"] == []
-    assert "Its highest effect is" in next(one["why"] for one in found["curves"] if one["compound"] == "PX-07")
-
-
 @pytest.mark.parametrize(
     ("skill", "lines", "why"),
     [

@@ -43,23 +43,6 @@ def test_what_programs_write_is_read(files: dict[str, bytes], method: int, comme
     assert {name: archive.read(name, 99) for name in archive.entries} == files
 
 
-def test_a_streamed_zip_with_zip64_is_read() -> None:
-    class Pipe(io.RawIOBase):
-        kept = b""
-
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: object) -> int:
-            self.kept += bytes(data)  # type: ignore[call-overload]
-            return len(bytes(data))  # type: ignore[call-overload]
-
-    pipe = Pipe()
-    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w", force_zip64=True) as file:
-        file.write(b"streamed")
-    assert opened_zip(with_zip64(pipe.kept)).read("a", 99) == b"streamed"
-
-
 def with_zip64(content: bytes, count: int | None = None) -> bytes:
     """The same with ZIP64's end before the other one; a count that differs from it makes two directories."""
     body, end = content[: -END.size], END.unpack(content[-END.size :])
