@@ -23,6 +23,7 @@ from tests import stack
 from tests.stack import ROOT, Stack
 
 EXAMPLE = ROOT / "examples" / "clippings_app"
+IN_PROCESSES = pytest.mark.services("Parley in processes of its own, without its optional apps", only=True)
 LIBRARIES = ("ag_ui", "mcp_types")
 """Of optional apps alone."""
 VISIT = f"""
@@ -99,6 +100,7 @@ def answered(caller: httpx.Client) -> str:
     return str(answer["result"]["task"]["status"]["state"])
 
 
+@IN_PROCESSES
 def test_core_alone_serves_a2a_and_its_api(answered: str, caller: httpx.Client) -> None:
     assert answered == "TASK_STATE_COMPLETED"
     paths = caller.get("/api/v1/schema", headers={"Accept": "application/json"}).json()["paths"]
@@ -108,6 +110,7 @@ def test_core_alone_serves_a2a_and_its_api(answered: str, caller: httpx.Client) 
         assert caller.get(left_out).status_code == 404, left_out
 
 
+@IN_PROCESSES
 def test_core_alone_shows_every_page(core: Stack, answered: str) -> None:
     seen = dict(line.split(" ", 1)[::-1] for line in core.python("-c", VISIT).stdout.splitlines())
     assert len(seen) > 80
@@ -116,6 +119,7 @@ def test_core_alone_shows_every_page(core: Stack, answered: str) -> None:
     assert not [url for url, status in seen.items() if status >= "500"]
 
 
+@IN_PROCESSES
 def test_app_of_package_adds_channel(caller: httpx.Client) -> None:
     channel = {"type": "ntfy", "url": "https://1.1.1.1/my-topic", "name": "Phone"}
     assert caller.post("/api/v1/notifications/channels", json=channel).json()["type"] == "ntfy"
@@ -141,6 +145,7 @@ print(channel_types()["ntfy"].body(wording.test_notice(sql.database_time())).dec
 """
 
 
+@IN_PROCESSES
 def test_tool_page_and_channel_of_package_work(core: Stack, answered: str) -> None:
     lines = core.manage("shell", "--no-imports", "-c", KEEP).stdout.splitlines()
     assert lines[:4] == ["True", "It is kept. It is kept.", "1", "0"]

@@ -105,18 +105,18 @@ def test_results_are_kept_while_they_are_the_steps(play):
 def test_one_look_takes_only_so_much_time(play, monkeypatch):
     """Templates may take two seconds each: the lock is released in between."""
     monkeypatch.setattr(run_state, "TICK_SECONDS", 0)
-    bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(5)|list", "on_failure": "skip"}
+    bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(3)|list", "on_failure": "skip"}
     steps = {
-        "each": {"agent": "patient", "message": "{{ item }}", "for_each": "range(5)|list"},
+        "each": {"agent": "patient", "message": "{{ item }}", "for_each": "range(3)|list"},
         "bad": bad,
         "join": {"agent": "loud", "message": "{{ steps.each|length }} {{ steps.bad|length }}"},
     }
     task = play(steps)
     skipped = Step.objects.filter(key="bad", state="skipped")
-    assert (skipped.count(), Step.objects.filter(key="each", state="running").count()) == (5, 5)
-    assert len(set(skipped.values_list("ended_at", flat=True))) > 2  # two may share a clock tick
+    assert (skipped.count(), Step.objects.filter(key="each", state="running").count()) == (3, 3)
+    assert len(set(skipped.values_list("ended_at", flat=True))) >= 2  # two may share a clock tick
     task = play.release(task)
-    assert (task.state, DONE["loud:5 5"]) == ("completed", 1), words(task)
+    assert (task.state, DONE["loud:3 3"]) == ("completed", 1), words(task)
 
 
 def test_a_broken_run_keeps_no_others_waiting(play):
