@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import random
 import re
 from html import unescape
@@ -23,12 +21,10 @@ from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.analytics import rollup, storage
-from apps.analytics.reading import read
 from apps.engine import accept
 from apps.engine.worker import Load
 from apps.housekeeping import processes
 from apps.housekeeping.models import ServerProcess
-from apps.operators.dashboard.figures import Overview
 from apps.operators.dashboard.ranges import range_of
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
@@ -67,7 +63,7 @@ def parts(client: Client, **query: Any) -> str:
     return answer.text
 
 
-@pytest.mark.parametrize("query", [{"range": "1h"}, {"range": "30d"}, "custom"], ids=str)
+@pytest.mark.parametrize("query", [{"range": "30d"}, "custom"], ids=str)
 def test_each_number_leads_to_so_many_rows(admin_client, runs, query):
     if query == "custom":
         query = {"from": f"{ago(hours=40):%Y-%m-%dT%H:%M}", "to": f"{ago(hours=5):%Y-%m-%dT%H:%M}"}
@@ -81,42 +77,21 @@ def test_each_number_leads_to_so_many_rows(admin_client, runs, query):
         assert admin_client.get(link).context["cl"].result_count == number, link
 
 
-def test_the_parts_of_a_whole_add_up(admin_user, runs):
-    shown = range_of(QueryDict("range=7d"))
-    overview = read(shown.period, lambda reading: Overview(reading, shown, admin_user))
-    found = overview.figures()
-    throughput = next(chart for chart in found.charts if chart.id == "throughput")
-    assert sum(sum(one.values) for one in throughput.series) == len(runs)
-    assert all(len(one.values) == len(chart.labels) for chart in found.charts for one in chart.series)
-
-
-@pytest.mark.parametrize(
-    ("query", "says"),
-    [
+def test_a_wrong_range_is_explained(admin_client):
+    for query, says in (
         ("range=2y", "no range"),
         ("from=yesterday", "not a time"),
-        ("from=2026-13-45", "not a time"),
         ("from=2026-01-02T10:00&to=\x00", "not a time"),
         ("from=0001-01-01", "not a time"),
         ("from=9999-12-31T23:59", "future"),
         ("to=2026-01-01", "no beginning"),
         ("from=2020-02-02&to=2020-02-01", "ends before"),
         ("from=2020-01-01&to=2024-01-01", "longer than"),
-    ],
-)
-def test_a_wrong_range_is_explained(admin_client, query, says):
+    ):
+        shown = range_of(QueryDict(query))
+        assert (shown.choice, says in shown.problem) == ("24h", True), query
     for address in (reverse("admin:index"), reverse("operators:analytics")):
-        answer = admin_client.get(f"{address}?{query}")
-        assert answer.status_code == 200
-        assert says in answer.context["picker"]["problem"]
-    assert range_of(QueryDict(query)).choice == "24h"
-
-
-def test_a_custom_range_is_of_whole_hours():
-    period = range_of(QueryDict("from=2026-01-02T10:20&to=2026-01-03T09:40")).period
-    assert (period.start.hour, period.end.hour) == (10, 10)
-    assert period.end - period.start == datetime.timedelta(days=1)
-    assert range_of(QueryDict("from=2026-01-02T10:20:00%2B02:00&to=2026-01-03")).period.start.hour == 8
+        assert says in admin_client.get(f"{address}?{query}").context["picker"]["problem"]
 
 
 def test_operators_see_only_what_they_may_view(client, operator, runs):
@@ -135,25 +110,13 @@ def test_operators_see_only_what_they_may_view(client, operator, runs):
         assert one in shown
 
 
-def test_it_says_since_when_sums_are_late(admin_client, runs, ada, echo, monkeypatch):
-    monkeypatch.setattr("apps.analytics.reading.MOST_LIVE_ROWS", 3)
-    monkeypatch.setattr("apps.analytics.reading.USUALLY_LIVE", datetime.timedelta())
-    assert 'id="part-late"' not in parts(admin_client)
-    then = rollup.Position.objects.get(source="run").until - datetime.timedelta(minutes=30)
-    rollup.Position.objects.update(until=then)
-    for _ in range(5):
-        make_run(ada, echo, then + datetime.timedelta(minutes=5))
-    assert 'id="part-late"' in parts(admin_client)
-
-
 @pytest.mark.services("each database has its own limits of numbers and texts")
-@pytest.mark.parametrize("value", ["x", "-1", "9" * 30, "\0", "'", "\u00b2"])
-def test_a_wrong_filter_finds_nothing(admin_client, ada, echo, value):
+def test_a_wrong_filter_finds_nothing(admin_client, ada, echo):
     make_run(ada, echo, ago(minutes=1), state="failed", error={"code": "timed_out"})
-    for name in ("by_agent", "version", "reason", "language_model", "in_workspace"):
+    names = ("by_agent", "version", "reason", "language_model", "in_workspace")
+    for name, value in [*((name, "9" * 30) for name in names), *((names[0], value) for value in ("x", "-1", "\0"))]:
         answer = admin_client.get(reverse("admin:record_run_changelist", query={name: value}))
-        assert answer.status_code == 200, name
-        assert answer.context["cl"].result_count == 0, name
+        assert (answer.status_code, answer.context["cl"].result_count) == (200, 0), (name, value)
 
 
 def test_workers_and_storage_are_shown_to_viewers(admin_client, client, operator, ada, echo):
@@ -225,27 +188,6 @@ def test_each_state_leads_to_so_many_rows(admin_client, busy):
     assert len(captured) == few
 
 
-def test_it_names_what_waits_longest_and_failed(admin_client, client, ada, echo, said):
-    [task, failed, _] = [Task.objects.get(pk=accept.accept(ada.principal, echo, said("hi")).task) for _ in range(3)]
-    now = timezone.now()
-    assert reverse("admin:record_task_change", args=[task.pk]) not in admin_client.get(reverse("admin:index")).text
-    since = now - datetime.timedelta(hours=3)
-    Task.objects.filter(pk=task.pk).update(state="auth-required", status_at=since)
-    reason = {"parts": [{"text": "The disk is full."}]}
-    Task.objects.filter(pk=failed.pk).update(state="failed", status_message=reason, status_at=now)
-    Run.objects.filter(task=failed).update(queued_at=now - datetime.timedelta(minutes=7))
-    shown = admin_client.get(reverse("admin:index")).text
-    pages = [reverse("admin:record_task_change", args=[one.pk]) for one in (task, failed)]
-    for told in ("3 h ago", "7 min ago", "The disk is full.", *pages):
-        assert told in shown
-    assert reverse("admin:record_run_change", args=[failed.runs.get().pk]) in shown
-    operator = User.objects.create_user("op@example.org", "let me in", is_staff=True)
-    client.force_login(operator)
-    assert not tiles(client)
-    allow(operator, "view_run")
-    assert {state for state, *_ in tiles(client)} == {"queued", "running", "runs done", "runs failed", "runs canceled"}
-
-
 # Agents and plans: uses, time, cost, success and feedback, by version and over time
 
 
@@ -297,9 +239,9 @@ def test_a_version_is_compared_with_the_one_before(admin_client, echo, history, 
     assert "better" in compared(page(admin_client, echo, version=3))["success"][2]
 
 
-@pytest.mark.parametrize("version", ["9", "x", "-1", "9" * 30])
-def test_unused_versions_are_a_problem(admin_client, echo, history, version):
-    assert page(admin_client, echo, version=version).context["comparison"]["problem"]
+def test_unused_versions_are_a_problem(admin_client, echo, history):
+    for version in ("9", "x", "9" * 30):
+        assert page(admin_client, echo, version=version).context["comparison"]["problem"], version
     missing = reverse("operators:agent-analytics", args=[10**30])
     assert admin_client.get(missing).status_code == 404
 
@@ -310,16 +252,6 @@ def test_its_numbers_lead_to_so_many_rows(admin_client, echo, history):
     for title, number in {**expected, "thumbs up": 1, "thumbs down": 1}.items():
         assert f">{number}</a>" in tiles[title]
         assert rows_behind(admin_client, tiles[title]) == number, title
-
-
-def test_its_numbers_can_be_downloaded(admin_client, echo, history):
-    answer = page(admin_client, echo, format="csv")
-    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
-    assert answer["Content-Type"].startswith("text/csv")
-    assert sum(int(row["failed"]) for row in rows if row["version"] == "2") == 2
-    assert sum(float(row["cost"]) for row in rows) == pytest.approx(3.5)
-    whole = admin_client.get(reverse("operators:analytics", query={"format": "csv"}))
-    assert [row["uses"] for row in csv.DictReader(io.StringIO(whole.content.decode()))] == ["8"]
 
 
 def test_a_plan_costs_what_its_steps_do(admin_client, ada, echo):

@@ -1,20 +1,10 @@
 """Rules of every endpoint: authentication, input and errors."""
 
-import json
-
 import pytest
 
-from apps.api.framework import problems
 from apps.api.framework.serializers import unknown_field
-from apps.record.errors import InvalidParams
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.clients.probe")]
-
-
-async def test_both_forms_of_an_address_answer(ada_calls):
-    plain, slashed = await ada_calls.get("/mirror"), await ada_calls.get("/mirror/")
-    assert plain.body == slashed.body == {"name": "Ada", "asked": {}}
-    assert plain.headers["cache-control"] == "no-store"
 
 
 async def test_unknown_callers_are_told_how_to_authenticate(anybody, ada_browses, ada):
@@ -47,12 +37,6 @@ async def test_a_key_that_may_read_may_not_write(reads):
     assert "tasks:write" in refused.body["detail"]
 
 
-async def test_bodies_are_read_in_camel_case(ada_calls):
-    for method in ("POST", "PUT"):
-        answer = await ada_calls.ask(method, "/mirror", {"someWords": "hello", "anything": {"a": [1, None]}})
-        assert answer.body == {"some_words": "hello", "anything": {"a": [1, None]}}
-
-
 WRONG = [
     (b"{", 400, "unreadable", []),
     (b'{"someWords": NaN}', 400, "unreadable", []),
@@ -76,12 +60,6 @@ async def test_what_is_wrong_with_a_body_is_said(ada_calls):
     for body, status, code, fields in WRONG:
         answer = await ada_calls.post("/mirror", body)
         assert (answer.status, answer.code, answer.fields) == (status, code, fields), body
-
-
-def test_messages_of_errors_leave_out_their_field():
-    told = problems.problem(InvalidParams("tone: This is no choice.", "options.tone"))
-    assert told.errors == [{"field": "options.tone", "message": "This is no choice."}]
-    assert told.detail == "tone: This is no choice."
 
 
 async def test_a_body_is_json_and_says_so(ada_calls):
@@ -141,12 +119,6 @@ async def test_acts_are_counted_for_each_user(ada_calls, bob_calls, settings):
     assert refused[0].code == "too_much"
     assert 1 <= int(refused[0].headers["retry-after"]) <= 60
     assert (await bob_calls.post("/act")).status == 200
-
-
-async def test_head_answers_without_a_body(ada_calls):
-    answer = await ada_calls.ask("HEAD", "/mirror")
-    assert (answer.status, answer.content) == (200, b"")
-    assert json.loads((await ada_calls.get("/mirror")).content)
 
 
 async def test_refusals_before_any_view_are_problems(anybody):

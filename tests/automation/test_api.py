@@ -10,7 +10,7 @@ from django.test import AsyncClient
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.automation import incoming, reruns, schedules
+from apps.automation import incoming, reruns
 from apps.automation.models import IncomingEvent, IncomingWebhook, Schedule
 from apps.record.models import Message
 from parley import db
@@ -20,7 +20,6 @@ from tests.working import worked_on
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-DAILY: JSON = {"name": "Morning", "agent": "echo", "text": "hello", "kind": "cron", "cron": "0 9 * * *"}
 HOOK: JSON = {"name": "Orders", "agent": "echo", "scheme": "bearer", "text": "Order {{ body.number }}"}
 
 
@@ -44,16 +43,6 @@ async def test_time_without_offset_is_in_the_zone(ada_calls: Caller, reads: Call
     assert absolute.body["at"] == "2035-07-01T04:00:00.000Z"
 
 
-async def test_too_many_runs_by_hand_are_a_conflict(
-    ada_calls: Caller, echo: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schedules, "MOST_WAITING_BY_HAND", 1)
-    made = (await ada_calls.post("/schedules", {**DAILY, "overlap": "queue"})).body
-    told = [(await ada_calls.post(f"/schedules/{made['id']}/run")) for _ in range(3)]
-    assert [one.status for one in told] == [200, 200, 409]
-    assert (await ada_calls.get(f"/schedules/{made['id']}/runs")).body["items"][0]["state"] == "waiting"
-
-
 async def test_secret_of_webhook_is_shown_once_and_replaced(ada_calls: Caller, echo: Agent) -> None:
     made = (await ada_calls.post("/webhooks", HOOK)).body
     address = f"/webhooks/{made['id']}"
@@ -64,14 +53,6 @@ async def test_secret_of_webhook_is_shown_once_and_replaced(ada_calls: Caller, e
     changed = (await ada_calls.post(f"{address}/secret", given)).body
     assert (changed["secret"], bool(changed["oldSecretUntil"])) == (given["secret"], True)
     assert (await ada_calls.post(f"{address}/secret", {"secret": "short"})).fields == ["secret"]
-
-
-async def test_signature_of_webhook_is_kept_and_changed(ada_calls: Caller, echo: Agent) -> None:
-    signature = {"header": "X-Sign", "timestampHeader": "X-Time", "encoding": "base64"}
-    made = (await ada_calls.post("/webhooks", HOOK | {"scheme": "hmac", "signature": signature})).body
-    assert made["signature"] == signature
-    changed = await ada_calls.patch(f"/webhooks/{made['id']}", {"signature": {"header": "X-Other"}})
-    assert changed.body["signature"] == {"header": "X-Other"}
 
 
 async def test_events_are_listed_and_sent_again(ada_calls: Caller, echo: Agent) -> None:
@@ -98,8 +79,8 @@ async def test_preview_of_webhook_starts_nothing(ada_calls: Caller, echo: Agent)
 
 
 @pytest.mark.services("databases keep large numbers each in its way")
-@pytest.mark.parametrize("number", [8202522731445525542, 2**64 + 1, -(2**53) - 1])
-async def test_preview_and_event_keep_whole_numbers(ada_calls: Caller, echo: Agent, number: int) -> None:
+async def test_preview_and_event_keep_whole_numbers(ada_calls: Caller, echo: Agent) -> None:
+    number = 2**64 + 1
     templates = {"agent": "echo", "text": "x {{ body.id }}", "inputs": {"id": "{{ body.id }}"}}
     for only_if, starts in ((f"body.id == {number}", True), (f"body.id == {number + 1}", False)):
         asked = {**templates, "onlyIf": only_if}

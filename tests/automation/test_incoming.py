@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import math
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db.models import F
-from hypothesis import HealthCheck, example, given
-from hypothesis import settings as budget
-from hypothesis import strategies as some
 
-from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.automation import incoming, targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
-from apps.engine import activity
-from apps.installation.models import Activity
 from apps.plans.models import Plan
 from apps.record.errors import InvalidFields, NotAccepting
 from apps.record.models import Message, Task
@@ -56,11 +48,11 @@ def said(event: IncomingEvent) -> list[Any]:
     return [part.get("text", part.get("data")) for part in message.parts]
 
 
-@pytest.mark.services("one event is one row by the database's constraint")
 def started() -> int:
     return sum(incoming.start_events_of(key) for key in list(incoming.due_webhooks()))
 
 
+@pytest.mark.services("one event is one row by the database's constraint")
 def test_repeated_event_starts_one_task_of_the_owner(made: Make, ada: User) -> None:
     webhook = made(text="Look at {{ body.pull_request.title }} ({{ event.id }})")
     first, second = receive(webhook), receive(webhook, {"another": "body"})
@@ -111,7 +103,6 @@ def test_plan_gets_inputs_or_event_fails(made: Make, plan: Callable[..., Agent])
         ({"only_if": "body.action == 'closed'"}, State.IGNORED),
         ({"only_if": "body.absent.deep"}, State.FAILED),
         ({"text": "{{ body.absent }}"}, State.FAILED),
-        ({"text": "{% for i in body.text %}{% for j in body.text %}{{ j }}{% endfor %}{% endfor %}"}, State.FAILED),
         ({"inputs": {"a": "{{ 'nan' | float }}"}}, State.FAILED),
     ],
 )
@@ -122,25 +113,15 @@ def test_conditions_and_templates_decide_and_say_why(made: Make, fields: dict[st
     assert Task.objects.count() == (state == State.STARTED)
 
 
-def test_event_with_a_slow_template_fails(made: Make) -> None:
-    webhook = made(text="{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")
-    event = receive(webhook)
-    assert event.state == State.FAILED
-    assert "It takes longer than 0.1 s." in event.reason
-
-
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
         ({"text": "{{ body."}, "text"),
-        ({"text": "{{ ().__class__ }}"}, "text"),
         ({"only_if": "body and"}, "onlyIf"),
         ({"inputs": {"a": ["{% include 'x' %}"]}}, "inputs.a.0"),
-        ({"inputs": {"a": ["x"] * 101}}, "inputs"),
         ({"inputs": {"a": "x" * 70_000}}, "inputs"),
         ({"agent": None}, "agent"),
         ({"scheme": "hmac"}, "signature.header"),
-        ({"scheme": "hmac", "signature": {"header": "X-Sign", "signed": "{time}"}}, "signature.signed"),
         ({"signature": {"header": "X-Sign"}}, "signature"),
     ],
 )
@@ -185,12 +166,6 @@ def test_lost_agent_starts_nothing(made: Make, lose: Callable[..., None]) -> Non
     assert (event.state, Task.objects.count()) == (State.FAILED, 0)
 
 
-def test_draining_agent_makes_events_wait(made: Make, echo: Agent) -> None:
-    webhook = made()
-    activity.set_activity_of_all(Activity.DRAINING, None)
-    assert receive(webhook).state == State.WAITING
-
-
 def test_events_start_in_order_until_limits_stop_one(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     webhook = made(text="{{ event.id }}")
     for name in ("e1", "e2", "e3"):
@@ -216,14 +191,6 @@ def test_pausing_stops_what_waits(made: Make) -> None:
     assert not incoming.start_events_of(webhook.pk)
     event.refresh_from_db()
     assert (event.state, Task.objects.count()) == (State.IGNORED, 0)
-
-
-def test_long_and_missing_ids_are_handled(made: Make) -> None:
-    webhook = made()
-    first, second = (receive(webhook, **{"Idempotency-Key": "x" * 300}) for _ in range(2))
-    assert first == second
-    assert len({incoming.receive(webhook, {}, BODY).pk for _ in range(2)}) == 2
-    assert incoming.receive(webhook, {}, BODY, "own") == incoming.receive(webhook, {}, BODY, "own")
 
 
 def test_secret_replaced_twice_keeps_its_day(made: Make) -> None:
@@ -269,28 +236,3 @@ def test_deliveries_that_may_come_again_are_not_deleted(made: Make, settings: An
 def test_secrets_of_the_request_are_not_kept() -> None:
     kept = incoming.kept_headers({"Authorization": "Bearer x", "Cookie": "x", "X-Hub-Signature-256": "x", "A": "b"})
     assert kept == {"a": "b"}
-
-
-ANYTHING = some.recursive(
-    some.none() | some.booleans() | some.integers(-9, 2**70) | some.floats(allow_nan=False) | some.text(max_size=5),
-    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@budget(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@example(body=math.inf, scheme=webhook_signatures.BEARER)
-@given(
-    body=ANYTHING | some.fixed_dictionaries({"id": ANYTHING, "type": ANYTHING}),
-    scheme=some.sampled_from(sorted(webhook_signatures.SCHEMES)),
-)
-def test_whatever_a_body_holds_is_recorded_and_filled(made: Make, body: Any, scheme: str) -> None:
-    webhook = IncomingWebhook.objects.first() or made(text="{{ body }}", inputs={"all": "{{ body }}"})
-    webhook.scheme = scheme
-    try:
-        stored = incoming.strict_json.to_storable(body)
-    except ValueError:
-        return
-    event = incoming.receive(webhook, {"X-GitHub-Delivery": str(uuid.uuid4())}, stored)
-    filled = incoming.fill(webhook, event.body, event.headers, event.event_id, event.kind)
-    assert filled.inputs == {"all": stored}

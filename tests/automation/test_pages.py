@@ -1,22 +1,14 @@
 """A person's schedules and incoming webhooks in the browser: what is not of all resources."""
 
 import json
-from dataclasses import replace
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
-from django.urls import include, path
 
 from apps.automation import incoming, schedules
 from apps.automation.models import IncomingEvent, IncomingWebhook, Schedule
-from apps.automation.pages.schedules import ScheduleForm
-from apps.web import urls as web
-from apps.web.settings.resources import SectionPages
-from apps.web.settings.sections import SECTIONS
-from parley.urls import urlpatterns as usual
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 FIELDS = {
     "name": "Morning report", "agent": "echo", "text": "What is new?", "kind": "cron", "cron": "0 9 * * 1-5",
     "time_zone": "Europe/Berlin", "overlap": "skip", "catch_up": "last",
@@ -136,6 +128,7 @@ class TestWebhooks:
             assert (secret in shown.text) is (secret == kept)
         assert IncomingWebhook.objects.get().old_secret == webhook.secret
 
+    @pytest.mark.django_db(transaction=True)
     def test_form_shows_what_a_sample_would_start(self, ada_browser, echo):
         def trial(**fields):
             return ada_browser.post("/webhooks/trial", {**self.FIELDS, "sample": '{"title": "<i>"}', **fields}).context
@@ -154,31 +147,3 @@ class TestWebhooks:
         incoming.receive(made, {}, json.loads("[" * 60 + "0," * 20_000 + "0" + "]" * 60))
         for address in ("", "/edit"):
             assert len(ada_browser.get(f"/webhooks/{made.pk}{address}").content) < 200_000
-
-
-SHOWN_BEFORE = dict(SECTIONS)
-ALARMS = replace(schedules.SCHEDULES, name="alarms", noun="alarm")
-pages = SectionPages(
-    ALARMS, ScheduleForm, section="alarms", icon="bell", about="What wakes you.", line=lambda row: row.cron
-)
-urlpatterns = [path("", include(([*web.urlpatterns, *pages.urls()], "web"))), *usual]
-added = {name: about for name, about in SECTIONS.items() if name not in SHOWN_BEFORE}
-del SECTIONS["alarms"]
-
-
-@pytest.mark.urls(__name__)
-def test_section_of_the_settings_needs_no_templates(ada_browser, echo, monkeypatch):
-    monkeypatch.setitem(SECTIONS, "alarms", added["alarms"])
-    assert ada_browser.post("/settings/alarms/new", FIELDS | {"name": ""}).status_code == 422
-    assert ada_browser.post("/settings/alarms/new", FIELDS)["Location"] == "/settings/alarms"
-    address = f"/settings/alarms/{Schedule.objects.get().pk}"
-    shown = ada_browser.get("/settings/alarms").text
-    for words in ("What wakes you.", FIELDS["name"], FIELDS["cron"], address, "/settings/alarms/new"):
-        assert words in shown
-    shown = ada_browser.get(address).text
-    assert [f"{address}/{act}" in shown for act in ("pause", "resume", "delete")] == [True, False, True]
-    assert ada_browser.post(f"{address}/pause")["Location"] == "/settings/alarms"
-    assert Schedule.objects.get().paused_at
-    assert "You cannot undo this." in ada_browser.get(f"{address}/delete").text
-    with pytest.raises(ImproperlyConfigured, match="needs another name"):
-        SectionPages(ALARMS, ScheduleForm, section="alarm").urls()

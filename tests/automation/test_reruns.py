@@ -26,12 +26,8 @@ async def told(person: User, agent: Agent, message: dict[str, Any]) -> Task:
     return await worked_on(person.principal, agent, message)
 
 
-def is_finished(person: User, session: Any) -> bool:
-    return reruns.compare(person.principal, session.pk).is_finished
-
-
 async def compared(person: User, session: Any) -> reruns.Comparison:
-    await until(lambda: is_finished(person, session))
+    await until(lambda: reruns.compare(person.principal, session.pk).is_finished)
     return await db.run(reruns.compare, person.principal, session.pk)
 
 
@@ -68,6 +64,9 @@ async def test_nobody_is_asked_to_approve_by_it(ada: User, said: Any, worker: No
     await until(lambda: Task.objects.filter(context=again, state="input-required").exists())
     assert len(SENT) == 1
     assert await db.run(QueuedMessage.objects.filter(context=again).count) == 1
+    found = await db.run(reruns.compare, ada.principal, again.pk)
+    assert found.held
+    assert not found.is_finished
 
 
 async def test_one_key_makes_one_rerun(ada: User, bob: User, echo: Agent, said: Any) -> None:
@@ -82,22 +81,3 @@ async def test_one_key_makes_one_rerun(ada: User, bob: User, echo: Agent, said: 
         await db.run(reruns.start, bob.principal, task.context_id)
     with pytest.raises(ContextNotFound):
         await db.run(reruns.compare, bob.principal, first.pk)
-
-
-def test_what_changed_is_said_by_words() -> None:
-    assert reruns.changes_between("a red fox", "a quick fox") == [
-        ("same", "a "),
-        ("removed", "red"),
-        ("added", "quick"),
-        ("same", " fox"),
-    ]
-
-
-async def test_a_rerun_that_is_held_says_why(ada: User, echo: Agent, wondering: Agent, said: Any, worker: None) -> None:
-    for words in ("one", "two"):
-        task = await told(ada, echo, said(words, contextId="talk"))
-    again, _ = await db.run(reruns.start, ada.principal, task.context_id, wondering)
-    await until(lambda: Task.objects.filter(context=again, state="input-required").exists())
-    found = await db.run(reruns.compare, ada.principal, again.pk)
-    assert "has a question" in found.held
-    assert not found.is_finished

@@ -243,9 +243,8 @@ def test_limited_run_waits_as_long_as_told(hourly: Make, settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("no_more_today")
-@pytest.mark.parametrize("overlap", Schedule.Overlap)
-def test_run_limited_until_the_next_fails(hourly: Make, overlap: str) -> None:
-    schedule = hourly(overlap=overlap)
+def test_run_limited_until_the_next_fails(hourly: Make) -> None:
+    schedule = hourly(overlap="queue")
     tick()
     due_again(schedule)
     tick()
@@ -253,26 +252,6 @@ def test_run_limited_until_the_next_fails(hourly: Make, overlap: str) -> None:
     assert "Try again" in schedule.runs.order_by("due_at")[0].reason
     schedule.refresh_from_db()
     assert schedule.failures == 0
-
-
-@pytest.mark.usefixtures("no_more_today")
-def test_limited_run_is_not_overtaken(hourly: Make) -> None:
-    schedule = hourly(catch_up="all", catch_up_limit=3)
-    due_again(schedule)
-    due_again(schedule)
-    tick()
-    assert states(schedule) == [State.WAITING] * 3
-    assert [run.try_at is not None for run in schedule.runs.order_by("due_at")] == [True, False, False]
-
-
-@pytest.mark.usefixtures("no_more_today")
-def test_what_runs_once_is_tried_for_a_day(hourly: Make) -> None:
-    schedule = hourly(kind="once", at=sql.database_time() + HOUR)
-    tick()
-    assert states(schedule) == [State.WAITING]
-    ScheduledRun.objects.update(created_at=sql.database_time() - 25 * HOUR, try_at=sql.database_time())
-    tick()
-    assert states(schedule) == [State.FAILED]
 
 
 def test_schedules_of_a_deactivated_person_do_not_run(hourly: Make, ada: User) -> None:

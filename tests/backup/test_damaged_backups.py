@@ -45,7 +45,7 @@ def opened(content: bytes, secret: Secret) -> bytes:
     return io.BufferedReader(SealedReader(io.BytesIO(content), secret)).read()
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, 2 * CHUNK_BYTES, 2 * CHUNK_BYTES + 5])
+@pytest.mark.parametrize("size", [0, CHUNK_BYTES, 2 * CHUNK_BYTES + 5])
 @pytest.mark.parametrize("secret", [PASSPHRASE, KEY])
 def test_what_was_sealed_opens_with_its_secret(secret, size):
     content = bytes(range(256)) * (size // 256 + 1)
@@ -124,30 +124,31 @@ def tasks(found: Members) -> str:
     return next(name for name in found if name.startswith("tables/record.task"))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda found: found.update({tasks(found): b"[]"}), "record.task.*was changed"),
-        (lambda found: found.update({stored(found): b"other"}), "was changed"),
-        (lambda found: found.pop(stored(found)), "missing"),
-        (lambda found: found.pop(tasks(found)), "missing"),
-        (lambda found: found.update({"files/../../evil": found.pop(stored(found))} | pop_manifest(found)), "evil"),
-        (lambda found: found.pop("manifest.json"), "no manifest"),
-        (in_manifest(lambda manifest: manifest["tables"]["record.task"].update(rows=7)), "should have 7 rows"),
-        (in_manifest(lambda manifest: manifest.update(version=2)), "does not know"),
-        (in_manifest(lambda manifest: manifest["migrations"].append("record.0999_later")), "newer"),
-        (in_manifest(lambda manifest: manifest["migrations"].pop()), "older"),
-        (in_manifest(lambda manifest: manifest["migrations"].remove("record.0001_squashed")), "older"),
-        (in_manifest(lambda manifest: manifest["migrations"].remove("evaluations.0001_squashed")), "Set PARLEY_APPS"),
-    ],
-)
+CHANGES: list[tuple[Callable[[Members], object], str]] = [
+    (lambda found: found.update({tasks(found): b"[]"}), "record.task.*was changed"),
+    (lambda found: found.update({stored(found): b"other"}), "was changed"),
+    (lambda found: found.pop(stored(found)), "missing"),
+    (lambda found: found.pop(tasks(found)), "missing"),
+    (lambda found: found.update({"files/../../evil": found.pop(stored(found))} | pop_manifest(found)), "evil"),
+    (lambda found: found.pop("manifest.json"), "no manifest"),
+    (in_manifest(lambda manifest: manifest["tables"]["record.task"].update(rows=7)), "should have 7 rows"),
+    (in_manifest(lambda manifest: manifest.update(version=2)), "does not know"),
+    (in_manifest(lambda manifest: manifest["migrations"].append("record.0999_later")), "newer"),
+    (in_manifest(lambda manifest: manifest["migrations"].remove("record.0001_squashed")), "older"),
+    (in_manifest(lambda manifest: manifest["migrations"].remove("evaluations.0001_squashed")), "Set PARLEY_APPS"),
+]
+
+
 @pytest.mark.django_db(transaction=True)
-def test_a_changed_member_and_another_version_are_refused(file, change, words):
+def test_a_changed_member_and_another_version_are_refused(file):
     call_command("restore", file, verify_only=True)
-    rewrite(file, change)
-    with pytest.raises(CommandError, match=words):
-        call_command("restore", file)
-    assert nothing_is_here()
+    whole = file.read_bytes()
+    for change, words in CHANGES:
+        file.write_bytes(whole)
+        rewrite(file, change)
+        with pytest.raises(CommandError, match=words):
+            call_command("restore", file)
+        assert nothing_is_here(), words
 
 
 @pytest.mark.django_db(transaction=True)

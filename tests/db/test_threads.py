@@ -93,14 +93,6 @@ def test_a_caller_leaves_threads_to_others(threads):
     assert len(begun) == len(calls)
 
 
-def test_unnamed_work_and_larger_shares_use_all(threads):
-    for caller, pool in (("", threads(3)), ("ada", db.DatabaseThreads(3, "test", share=3))):
-        together = threading.Barrier(3)
-        calls = [on_behalf_of(caller, pool.submit, together.wait, WAIT) for _ in range(3)]
-        assert sorted(call.result(WAIT) for call in calls) == [0, 1, 2]
-        pool.shutdown()
-
-
 def test_streams_take_turns_and_leave_threads(threads):
     three, go_on, begun = threads(3), threading.Event(), []
 

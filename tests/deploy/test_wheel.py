@@ -80,18 +80,6 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
-def test_code_asks_for_the_wheels_version() -> None:
-    name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
-    asked = {
-        asked
-        for part in ("apps", "platform", "examples")
-        for path in (ROOT / part).rglob("*.py")
-        for asked in re.findall(r'\bversion\("([\w-]+)"\)', path.read_text())
-        if asked.startswith("parley")
-    }
-    assert asked == {name}
-
-
 def test_it_has_every_file_and_nothing_else(wheel: Path) -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     places = {"platform/": "", "docs/extensions/": "parley/assets/docs/extensions/", "static/": "parley/assets/static/",
@@ -109,8 +97,17 @@ def test_it_has_every_file_and_nothing_else(wheel: Path) -> None:
     assert {name.split("/")[0] for name in ours} == {"agentkit", "apps", "examples", "parley"}
 
 
+def say(parley: Path, folder: Path, *arguments: str) -> str:
+    environment = {key: os.environ[key] for key in KEPT if key in os.environ}
+    command = [str(parley), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.services("it runs in a process of its own, which compiles all modules", only=True)
-def test_it_serves_from_an_empty_folder(served: tuple[str, Path]) -> None:
+def test_it_serves_from_an_empty_folder(parley: Path, served: tuple[str, Path], tmp_path: Path) -> None:
+    assert say(parley, tmp_path, "--version") == say(parley, tmp_path, "version") == f"Parley {VERSION}\n"
+    commands = say(parley, tmp_path, "help", "--commands").split()
+    assert {"serve", "prepare", "create_user", "replay", "ask"} <= set(commands)
     base, folder = served
     page = get(f"{base}/sign-in")
     (style, *_) = re.findall(r'href="(/static/[^"]+\.css)"', page)
@@ -126,14 +123,3 @@ def test_it_serves_from_an_empty_folder(served: tuple[str, Path]) -> None:
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["artifacts"][0]["parts"][0]["text"] == "Hello, wheel"
     assert [path.name for path in folder.iterdir()] == ["var"]
-
-
-def test_its_program_runs_every_command(parley: Path, tmp_path: Path) -> None:
-    def say(*arguments: str) -> str:
-        environment = {key: os.environ[key] for key in KEPT if key in os.environ}
-        done = subprocess.run([str(parley), *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert say("--version") == say("version") == f"Parley {VERSION}\n"
-    assert {"serve", "prepare", "create_user", "replay", "ask"} <= set(say("help", "--commands").split())

@@ -2,12 +2,11 @@
 
 import base64
 import datetime
-import json
 
 import pytest
 from pydantic import ValidationError
 
-from agentkit import AuthRequired, Completed, InputRequired, ResponseType, answer, as_handler, testing
+from agentkit import AuthRequired, InputRequired, ResponseType, answer, as_handler, testing
 from agentkit.messages import text_part
 from agentkit.runner import select_response_type
 from examples.agents.builder import Assignment, Builder, Plan
@@ -17,10 +16,8 @@ from examples.agents.hello import Hello
 from examples.agents.reviewer import REVIEWS, Reviewer
 from examples.agents.smart_router import ROUTES, SmartRouter
 from examples.agents.travel import Departure, Travel
-from examples.agents.trip import TripFlights, TripHotels, TripItinerary, TripWeather
-from examples.agents.writer import Slot, Writer
-from tests.examples.saying import HANDLERS, NOTE, content, data, form, message, names_of
-from tests.model_agents.endpoint import Endpoint, calls, says
+from examples.agents.writer import Writer
+from tests.examples.saying import HANDLERS, NOTE, content, form, names_of
 
 # Hello, Echo and Countdown
 
@@ -75,41 +72,6 @@ async def test_writer_polishes_in_rounds_and_shows_them():
     assert (text.count("really"), text.count("Give a number")) == (0, 1)
     assert text.startswith("# The tides\n\n## In short\n\n")
     assert run.said.endswith(NOTE)
-
-
-async def test_writer_revises_its_text():
-    first = await testing.run(Writer, "Write a note from these", files={"notes.txt": NOTES.encode()})
-    assert "Then the corals turn white." in content(first, "text.md")
-    run, lengths = first, []
-    for _ in range(8):
-        run = await testing.run(Writer, "Make it shorter", references=[run.as_reference()])
-        assert names_of(run) == names_of(first)
-        lengths.append(len(content(run, "text.md")))
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[-1] < lengths[0]
-    assert run.said.startswith("The text is like that already.")
-    known = {"references": [first.as_reference()]}
-    asked = await testing.run(Writer, "make it rhyme", **known)
-    assert "Without a language model" in asked.said
-    assert asked.outcome.schema["enum"] == ["shorter", "list"]
-    listed = await testing.run(Writer, "list", slot=Slot.CHANGE, **known)
-    assert "- Reefs are built by corals." in content(listed, "text.md")
-
-
-async def test_writers_steps_build_on_each_other(endpoint: Endpoint):
-    outline = {"title": "Tides", "points": ["The moon"]}
-    bad = calls(("final_result", {"is_good": False, "remarks": ["Plainer."]}))
-    good = calls(("final_result", {"is_good": True}))
-    endpoint.replies = [calls(("final_result", outline)), says("# Tides\n\nDraft."), bad, says("Polished."), good]
-    run = await testing.run(Writer, "Write about the tides")
-    assert content(run, "text.md") == "Polished."
-    assert NOTE not in run.said
-    asked = [json.loads(endpoint.said(step)[-1][1]) for step in range(4)]
-    assert asked[1]["outline"] == outline
-    assert asked[3] == {"text": "# Tides\n\nDraft.", "remarks": ["Plainer."]}
-    endpoint.replies = [says("Tides / and rides.")]
-    rhymed = await testing.run(Writer, "make it rhyme", references=[run.as_reference()])
-    assert content(rhymed, "text.md") == "Tides / and rides."
 
 
 # Builder
@@ -243,37 +205,3 @@ async def test_a_key_leads_to_the_itinerary():
     named = form(destination="<b>[Atlantis](x)</b>", date=TOMORROW.isoformat(), travellers=1)
     run = await testing.run(Travel, named, credentials=KEY)
     assert content(run, "itinerary.md").startswith("# Three days in &lt;b&gt;\\[Atlantis"), "a name is no markup"
-
-
-# The agents of the trip's plan
-
-STAY = {"city": "Lisbon", "arrival": "2027-05-03", "nights": 3}
-JOURNEY = STAY | {"departure": "Oslo"}
-
-
-async def trip(**changes) -> dict[str, testing.Run]:
-    journey = JOURNEY | changes
-    stay = {key: value for key, value in journey.items() if key != "departure"}
-    runs = {"weather": await testing.run(TripWeather, json.dumps(stay))}
-    known = [{"data": data(runs["weather"])}]
-    runs["flight"] = await testing.run(TripFlights, message(json.dumps(journey), *known))
-    runs["hotel"] = await testing.run(TripHotels, message(json.dumps(stay), *known))
-    known += [{"data": data(runs["flight"])}, {"data": data(runs["hotel"])}]
-    runs["itinerary"] = await testing.run(TripItinerary, message("Write the itinerary.", *known))
-    return runs
-
-
-async def test_the_same_trip_is_planned_again():
-    runs = await trip()
-    text = content(runs["itinerary"], "itinerary.md")
-    assert text.startswith("# 3 nights in Lisbon\n")
-    assert data(runs["flight"])["number"] in text
-    assert data(runs["hotel"])["name"] in text
-    assert content((await trip())["itinerary"], "itinerary.md") == text
-    asked = await testing.run(TripWeather, '{"city": "Lisbon", "arrival": "2027-05-03"}')
-    assert "Nights: an answer is needed." in asked.said
-    assert isinstance((await asked.answer(form(**STAY))).outcome, Completed)
-    lacking = await testing.run(TripItinerary, json.dumps(JOURNEY))
-    assert lacking.said.startswith("I need weather.json, which the agent Trip weather (`trip-weather`) delivers")
-    for change in ({"city": "Oslo"}, {"arrival": "2027-11-03"}, {"nights": 5}, {"departure": "Rome"}):
-        assert content((await trip(**change))["itinerary"], "itinerary.md") != text, change

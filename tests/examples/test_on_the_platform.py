@@ -6,15 +6,12 @@ import pytest
 
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.credentials import requests
-from apps.credentials.requests import GivenCredential
 from apps.record import projection
-from apps.record.models import Artifact, Context, Event, Task, TaskState
+from apps.record.models import Artifact, Context, Task
 from examples.showcase import AGENTS, load_showcase
 from parley import db as database
-from tests.engine.delegating import done, ended, sent, until, words
+from tests.engine.delegating import done, ended, sent, words
 from tests.examples.saying import DATA
-from tests.working import state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
 
@@ -50,22 +47,6 @@ async def test_a_question_goes_up_through_the_router(ask):
     task = await ask("smart-router", "bee@example.org", taskId=str(task.pk))
     assert "bee@example.org" in (await database.run(delivered, task))["contact.html"]
     assert await database.run(Task.objects.filter(parent=task.pk).count) == 1
-    await the_record_holds()
-
-
-async def test_a_trip_takes_questions_and_a_key(ada, ask):
-    task = await ask("travel", "I want to go away")
-    for answer in ("Lisbon", "tomorrow", "2"):
-        assert task.state == TaskState.INPUT_REQUIRED
-        task = await ask("travel", answer, taskId=str(task.pk))
-    assert task.state == TaskState.AUTH_REQUIRED
-    secret, link = "k-0123456789", task.status_message["metadata"]["url"].rpartition("/")[2]
-    await database.run(lambda: requests.give(requests.find_request(link), GivenCredential(secret), ada))
-    await until(lambda: state_of(task.pk) == "completed")
-    page = (await database.run(delivered, task))["itinerary.md"]
-    assert page.startswith("# Three days in Lisbon")
-    log = await database.run(lambda: str(list(Event.objects.values_list("payload", flat=True))))
-    assert secret not in log
     await the_record_holds()
 
 

@@ -115,22 +115,6 @@ def test_the_figures_agree_with_the_standard_library(numbers):
     assert column.summary == pytest.approx(wanted, rel=1e-6, abs=1e-4)
 
 
-def test_findings_and_notes_tell_what_is_there():
-    rows = "".join(
-        f"{n * 1.5},{n * 2},{'North' if n % 3 else 'South'},2024-01-{n:02},{'' if n == 5 else n}\n"
-        for n in range(1, 31)
-    )
-    said = " ".join(analyse(read_table(f"units,revenue,region,day,left\n{rows}".encode()), "sales.csv").findings)
-    assert "30 rows and 5 columns; 1 value (0.7 %) is missing, in “left”." in said
-    assert "rise together (correlation 1.00)" in said
-    assert "“North” is the most common value of “region” (67 %)." in said
-    assert "“day” runs from 2024-01-01 to 2024-01-30 (29 days)." in said
-    rows = "".join(f"{n},1\n" for n in range(100))
-    notes = " ".join(analyse(read_table(f"n,k\n{rows}ten,1\n1,2,3\n".encode()), "x.csv").notes)
-    assert "1 row with too many or too few values left out." in notes
-    assert "“n”: 1 value left out that numbers do not fit." in notes
-
-
 CELLS = st.one_of(
     st.sampled_from(["", "NA", "1", "-1,5", "1.234,5", "$3", "2024-02-30", "01.02.2024", "yes", '"', "007", "1e308"]),
     st.floats().map(str),

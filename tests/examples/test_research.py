@@ -5,12 +5,7 @@ import math
 import pytest
 
 from agentkit import Failed, InputRequired, testing
-from examples.research.agents import (
-    DataAnalysis,
-    HypothesisMaker,
-    Literature,
-    Molecules,
-)
+from examples.research.agents import DataAnalysis, HypothesisMaker, Literature, Molecules
 from examples.research.statistics import NoSpread, false_discovery_rates, fit_curve, hedges, two_sided, welch, z_prime
 from tests.examples.saying import DATA, data, form, message, names_of
 
@@ -99,57 +94,19 @@ async def test_a_screening_is_computed():
     assert data(good)["source"]["file"] == "better.csv"
 
 
-async def test_expression_is_computed():
-    design = {"kind": "follow-up-design", "subject": "s", "conditions": [{"compound": "A-1", "dose_um": 1}], "hours": 1}
-    design |= {"replicates": 3, "pathway_genes": ["DOWN", "GONE"], "stress_genes": ["UP"], "columns": ["gene"]}
-    run = await analysed("expression", EXPRESSION, {"data": design})
-    found = data(run)
-    up = next(one for one in found["changes"] if one["gene"] == "UP")
-    assert up["log2_fold_change"] == pytest.approx(2.0)  # 3, 4, 3 become 5, 6, 5
-    assert up["p"] == pytest.approx(0.01316, abs=1e-4)  # t = 2 / √(2/9) = 4.243, four degrees of freedom
-    counts = {"tested": 3, "changed": 2, "pathway_measured": 1, "pathway_down": 1, "stress_up": ["UP"], "elsewhere": 0}
-    assert found["signatures"] == [{"compound": "A-1", **counts}]
-    assert found["notes"] == ["1 genes have no spread at all and were not tested."]
-    assert "SAME,0,1,1" in run.artifacts[1].parts[0]["text"]
-
-
-async def test_a_validation_is_computed():
-    found = data(await analysed("validation", VALIDATION))
-    curves = {curve["compound"]: curve for curve in found["curves"]}
-    assert found["confirmed"] == ["PX-07"]
-    assert curves["PX-07"]["ic50_um"] == pytest.approx(0.38, rel=0.15)
-    assert curves["PX-03"]["ic50_um"] == pytest.approx(4.6, rel=0.15)
-    assert curves["PX-03"]["why"].endswith("more than 1 µM.")
-    flat = [
-        line if "PX-07" not in line else f"{line.rsplit(',', 1)[0]},{97 + at % 3}" for at, line in enumerate(VALIDATION)
-    ]
-    found = data(await analysed("validation", flat))
-    assert found["confirmed"] == []
-    assert "Its highest effect is" in next(one["why"] for one in found["curves"] if one["compound"] == "PX-07")
-
-
 @pytest.mark.parametrize(
     ("skill", "lines", "why"),
     [
         ("screening", changed(SCREENING, "response", "signal"), "lacks the column “response”; it has “compound”"),
         ("screening", without(SCREENING, "negative"), "There are no wells of the negative control"),
         ("screening", changed(SCREENING, "sample,10,1,54", "sample,10,1,"), "Row 8 has nothing where the number"),
-        ("screening", changed(SCREENING, "A-1,sample,10,1", "=A1(),sample,10,1"), "“=A1()” as its compound"),
         ("screening", changed(SCREENING, "A-1,sample", "A-1,blank"), "has the role “blank”: write sample, negative"),
-        ("screening", without(SCREENING, "sample"), "There is nothing but controls"),
         ("screening", without(SCREENING, "sample,10,2", "sample,10,3"), "A-1 at 10 µM has one replicate"),
         ("screening", [SCREENING[0], *(one.rsplit(",", 1)[0] + ",9" for one in SCREENING[1:])], "send the wells, not"),
-        ("expression", ["gene,control_1,control_2", "UP,1,2"], "nothing but the control"),
         ("expression", changed(EXPRESSION, "A-1_3", "remark"), "The column “remark” is none that I know"),
-        ("expression", changed(EXPRESSION, "UP,7", "UP,-7"), "values below nought"),
-        ("validation", without(VALIDATION, "PX"), "nothing but the vehicle"),
-        ("validation", without(VALIDATION, "PX-07,1,2", "PX-07,1,3"), "PX-07 at 1 µM has one replicate"),
-        ("validation", changed(VALIDATION, "PX-07,1,1", "PX-07,-1,1"), "doses below nought"),
         ("validation", changed(VALIDATION, "vehicle,0,1,", "vehicle,0,1,-9999"), "mean of the vehicle is not above"),
         ("expression", changed(EXPRESSION, "control", "vehicle"), "There is no control"),
-        ("expression", changed(EXPRESSION, "A-1_3", "B-2_1"), "B-2 has one replicate"),
         ("expression", changed(EXPRESSION, "SAME", "UP"), "The gene UP is there 2 times"),
-        ("validation", without(VALIDATION, "vehicle"), "There is no control: at least two rows need the dose 0"),
         ("validation", without(VALIDATION, *(f"PX-07,{one}," for one in (1, 3, 10, 30, 100))), "PX-07 has 3 doses"),
         ("validation", changed(VALIDATION, "PX-07,0.03,1,", "PX-07,1e-30,1,"), "doses outside 1e-09 to 1e+09 µM"),
     ],

@@ -97,16 +97,6 @@ def test_frequent_jobs_are_written_when_something_changes() -> None:
     assert recorder.due(job_run("3 handled"))
 
 
-def test_unwritten_failures_are_counted_in_the_next() -> None:
-    recorder = Recorder()
-    first = recorder.due(failed_run())
-    assert first
-    assert [recorder.due(failed_run()), recorder.due(failed_run())] == [None, None]
-    written = recorder.due(job_run())
-    assert written
-    assert (first.failures, written.failures, written.has_failed, written.problem) == (1, 2, False, "ValueError")
-
-
 @pytest.fixture
 def _breaking_is_periodic(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(added("periodic_jobs"), "test.breaking", (600.0, breaking))
@@ -132,27 +122,13 @@ def test_asked_run_is_done_by_a_worker(worker: None, ada: User) -> None:
     assert job.row.result
 
 
-def test_each_job_says_what_it_does(db: None) -> None:
-    found = periodic.jobs()
-    assert {job.name for job in found} == set(added("periodic_jobs"))
-    assert [job.name for job in found if not job.does] == []
-
-
+@pytest.mark.services("a process of its own", only=True)
 def test_a_worker_knows_each_job_without_the_pages() -> None:
     import_module("parley.urls")
     jobs = {name for name, job in current_app.tasks.items() if job.__module__.startswith("apps.")}
     program = "from parley.celery import app; app.loader.import_default_modules(); print(*app.tasks)"
     worker = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert jobs - set(worker.stdout.split()) == set()
-
-
-def test_next_run_is_in_the_future(db: None) -> None:
-    """Though beat said seconds ago when it is."""
-    ago = timezone.now() - datetime.timedelta(seconds=8)
-    processes.note_heartbeat(BEAT, due={"engine.sweep": ago.isoformat()})
-    job = next(job for job in periodic.jobs() if job.name == "engine.sweep")
-    assert job.next_at
-    assert job.next_at >= timezone.now()
 
 
 # The page
@@ -211,10 +187,3 @@ def test_jobs_that_cannot_be_queued_are_an_error(admin_client: Client, monkeypat
         assert answer.status_code == 200
         assert [message.level_tag for message in answer.context["messages"]] == ["error"]
     assert not PeriodicJob.objects.filter(asked_at__isnull=False).exists()
-
-
-def test_dashboard_names_missing_processes(admin_client: Client, operator_with: Callable[..., Client]) -> None:
-    processes.note_heartbeat(WORKER)
-    for client, is_told in ((admin_client, True), (operator_with("view_user"), False)):
-        shown = client.get(reverse("admin:index")).content.decode()
-        assert (processes.NOT_SEEN[BEAT] in shown, PAGE in shown) == (is_told, is_told)

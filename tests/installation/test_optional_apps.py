@@ -23,6 +23,7 @@ from tests import stack
 from tests.stack import ROOT, Stack
 
 EXAMPLE = ROOT / "examples" / "clippings_app"
+IN_PROCESSES = pytest.mark.services("Parley in processes of its own, without its optional apps", only=True)
 LIBRARIES = ("ag_ui", "mcp_types")
 """Of optional apps alone."""
 VISIT = f"""
@@ -99,21 +100,17 @@ def answered(caller: httpx.Client) -> str:
     return str(answer["result"]["task"]["status"]["state"])
 
 
-def test_core_alone_serves_a2a(answered: str) -> None:
+@IN_PROCESSES
+def test_core_alone_serves_a2a_and_its_api(answered: str, caller: httpx.Client) -> None:
     assert answered == "TASK_STATE_COMPLETED"
-
-
-def test_core_alone_describes_its_api(caller: httpx.Client) -> None:
     paths = caller.get("/api/v1/schema", headers={"Accept": "application/json"}).json()["paths"]
     assert "/api/v1/sessions" in paths
     assert "/api/v1/exports" not in paths
+    for left_out in ("/v1/models", "/mcp", "/agui/echo", "/federation/agents", "/api/v1/exports"):
+        assert caller.get(left_out).status_code == 404, left_out
 
 
-@pytest.mark.parametrize("left_out", ["/v1/models", "/mcp", "/agui/echo", "/federation/agents", "/api/v1/exports"])
-def test_left_out_app_has_no_address(caller: httpx.Client, left_out: str) -> None:
-    assert caller.get(left_out).status_code == 404
-
-
+@IN_PROCESSES
 def test_core_alone_shows_every_page(core: Stack, answered: str) -> None:
     seen = dict(line.split(" ", 1)[::-1] for line in core.python("-c", VISIT).stdout.splitlines())
     assert len(seen) > 80
@@ -122,6 +119,7 @@ def test_core_alone_shows_every_page(core: Stack, answered: str) -> None:
     assert not [url for url, status in seen.items() if status >= "500"]
 
 
+@IN_PROCESSES
 def test_app_of_package_adds_channel(caller: httpx.Client) -> None:
     channel = {"type": "ntfy", "url": "https://1.1.1.1/my-topic", "name": "Phone"}
     assert caller.post("/api/v1/notifications/channels", json=channel).json()["type"] == "ntfy"
@@ -147,6 +145,7 @@ print(channel_types()["ntfy"].body(wording.test_notice(sql.database_time())).dec
 """
 
 
+@IN_PROCESSES
 def test_tool_page_and_channel_of_package_work(core: Stack, answered: str) -> None:
     lines = core.manage("shell", "--no-imports", "-c", KEEP).stdout.splitlines()
     assert lines[:4] == ["True", "It is kept. It is kept.", "1", "0"]
@@ -162,14 +161,9 @@ def left_out(settings: Any) -> Callable[[str], None]:
 
 
 def cold(ada: User, echo: Agent) -> None:
-    Context.objects.create(
-        owner=ada,
-        workspace=ada.personal_workspace,
-        agent=echo,
-        cold_file="archives/one",
-        created_at=timezone.now(),
-        updated_at=timezone.now(),
-    )
+    now = timezone.now()
+    known = {"owner": ada, "workspace": ada.personal_workspace, "agent": echo, "created_at": now, "updated_at": now}
+    Context.objects.create(cold_file="archives/one", **known)
 
 
 def rated(ada: User, echo: Agent) -> None:
@@ -219,13 +213,10 @@ def test_setting_names_optional_apps(
     assert environment.chosen_apps(EVERY)[0] == installed
 
 
-def test_two_apps_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "entry_points", lambda group: [EntryPoint("mcp", "other", group)])
-    with pytest.raises(ImproperlyConfigured, match="Two installed packages have an app called mcp"):
-        environment.chosen_apps(EVERY)
-
-
-def test_unknown_optional_app_is_refused(monkeypatch: pytest.MonkeyPatch, packages: None) -> None:
+def test_unknown_and_ambiguous_apps_are_refused(monkeypatch: pytest.MonkeyPatch, packages: None) -> None:
     monkeypatch.setenv("PARLEY_APPS", "mpc")
     with pytest.raises(ImproperlyConfigured, match="mcp, backup, clippings"):
+        environment.chosen_apps(EVERY)
+    monkeypatch.setattr(environment, "entry_points", lambda group: [EntryPoint("mcp", "other", group)])
+    with pytest.raises(ImproperlyConfigured, match="Two installed packages have an app called mcp"):
         environment.chosen_apps(EVERY)

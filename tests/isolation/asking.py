@@ -18,6 +18,7 @@ from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Role
 from apps.accounts.principals import READ
 from parley.asgi import ASYNC_PATH, application
+from tests.isolation.addresses import Address
 from tests.isolation.world import World
 
 API = re.compile(r"/(api/v1|a2a|v1|mcp|agui|files|gateway|federation)(/|$)")
@@ -194,6 +195,34 @@ def callers(world: World) -> list[Caller]:
     operator = User.objects.create_superuser("operator@ouruniverse.example", "correct horse", name="Operator")
     found.append(Caller("operator", _browser(operator), ApiKey.issue(operator, "ours")[1]))
     return [*found, Caller("wrong key", Browser(), f"parley_{'0' * 12}_{'x' * 40}"), Caller("nobody", Browser())]
+
+
+MAY_LESS = ("manager", "member", "viewer")
+"""Members who may do no more than an owner; they ask by turns."""
+
+
+def strangers(everybody: list[Caller], turn: int) -> list[Caller]:
+    """Who asks: everybody, and one of the members who may do less than an owner."""
+    others = [one for one in MAY_LESS if one != MAY_LESS[turn % len(MAY_LESS)]]
+    return [one for one in everybody if one.name not in others]
+
+
+@cache
+def methods_of(address: Address) -> tuple[str, ...]:
+    """Pages are read, or sent a form."""
+    is_program = API.match(f"/{address.template}") and not address.template.startswith(("files", "gateway"))
+    return ("GET", "POST", "PUT", "PATCH", "DELETE") if is_program else ("GET", "POST")
+
+
+_allowed: dict[str, str] = {}
+
+
+def methods_at(address: Address, caller: Caller, values: dict[str, Any]) -> list[str]:
+    """Those that the address has: another is refused with their names, unless all are taken."""
+    if address.template not in _allowed:
+        _allowed[address.template] = caller.ask(PROBE, address.path(values)).header("Allow")
+    allowed = _allowed[address.template]
+    return [one for one in methods_of(address) if one in allowed or not allowed]
 
 
 def owner_of_theirs(world: World) -> Caller:

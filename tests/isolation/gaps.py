@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 
 GAPS: dict[str, dict[str, str]] = {
-    "order": {},
     "audience": {},
-    "second factor": {},
-    "cost": {
-        "neighbor": "another caller's answers took 3.4 times as long, on two cores that the senders share",
-    },
+    "cost": {"neighbor": "another caller's answers took 3.4 times as long, on two cores that the senders share"},
 }
 """By column: a regular expression of places, and what is missing there."""
 

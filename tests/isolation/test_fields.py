@@ -15,7 +15,7 @@ from apps.a2a.operations import OPERATIONS
 from apps.accounts.authentication import WORKSPACE_HEADER
 from tests.isolation import features
 from tests.isolation.addresses import Address, ids_of, made_up
-from tests.isolation.asking import Answer, Caller
+from tests.isolation.asking import Answer, Caller, strangers
 from tests.isolation.doors import MCP, DoorField, ask_door, door_fields
 from tests.isolation.fields import PLACES, Field, a2a_fields, openapi_fields, put
 from tests.isolation.test_addresses import BODIES, PLAN, check
@@ -84,43 +84,35 @@ NAMING, NAMING_IN_A2A = ([one for one in all_of_them if one.kind] for all_of_the
 def compare(two: World, callers: list[Caller], field: Field | DoorField, ask: Ask, *, is_done: bool) -> None:
     """Each caller is told the same of theirs and of what never was, or of theirs what another is told of that."""
     theirs = ids_of(two.theirs)[field.kind or ""]
-    named, never = (theirs, made_up(theirs)), None
+    named, ours, never = (theirs, made_up(theirs)), ids_of(two.ours), None
     for caller in callers:
-        told = ask(caller, field, ids_of(two.ours), theirs)
-        if never and told.without(named) == never.without(named):
-            continue
-        never = ask(caller, field, ids_of(two.ours), named[1])
-        check(two, f"{caller.name}: {field}", [told, never], values_of(named), is_done=is_done)
+        told = ask(caller, field, ours, theirs).without(named)
+        if told != never:
+            never = ask(caller, field, ours, named[1]).without(named)
+            check(two, f"{caller.name}: {field}", told, never, is_done=is_done)
 
 
-@pytest.mark.parametrize(("method", "at"), [("ListTasks", FRONT), ("ListTasks", ECHO), ("contexts/list", ECHO)])
-def test_lists_of_a2a_show_nothing_of_theirs(
-    method: str, at: str, two: World, everybody: list[Caller], their_owner: Caller
-) -> None:
-    shown = [one.name for one in everybody if two.theirs.mark in call(one, method, {}, "1.0", at).body]
-    assert shown == []
-    assert two.theirs.mark in call(their_owner, method, {}, "1.0", at).body
+def test_lists_of_a2a_show_nothing_of_theirs(two: World, everybody: list[Caller], their_owner: Caller) -> None:
+    for method, at in (("ListTasks", FRONT), ("ListTasks", ECHO), ("contexts/list", ECHO)):
+        shown = [one.name for one in everybody if two.theirs.mark in call(one, method, {}, "1.0", at).body]
+        assert shown == []
+        assert two.theirs.mark in call(their_owner, method, {}, "1.0", at).body
 
 
-@pytest.mark.parametrize("field", [one for one in NAMING if str(one) != TAKEN], ids=str)
-def test_field_of_the_api_names_nothing_of_theirs(
-    field: Field, two: World, everybody: list[Caller], theirs_unchanged: None
-) -> None:
-    compare(two, everybody, field, ask_api, is_done=field.name in NOTED)
+def test_field_of_the_api_names_nothing_of_theirs(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
+    for turn, field in enumerate(one for one in NAMING if str(one) != TAKEN):
+        compare(two, strangers(everybody, turn), field, ask_api, is_done=field.name in NOTED)
 
 
-@pytest.mark.parametrize("field", NAMING_IN_A2A, ids=str)
-def test_field_of_a2a_names_nothing_of_theirs(
-    field: Field, two: World, everybody: list[Caller], theirs_unchanged: None
-) -> None:
-    compare(two, everybody[:-1], field, ask_a2a, is_done=field.name in NOTED)
+def test_field_of_a2a_names_nothing_of_theirs(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
+    for turn, field in enumerate(NAMING_IN_A2A):
+        compare(two, strangers(everybody[:-1], turn), field, ask_a2a, is_done=field.name in NOTED)
 
 
-@pytest.mark.parametrize("field", NAMING_AT_DOORS, ids=str)
-def test_field_of_a_door_names_nothing_of_theirs(
-    field: DoorField, two: World, everybody: list[Caller], theirs_unchanged: None
-) -> None:
-    compare(two, everybody[:-1], field, ask_door, is_done=SAME_AT_DOORS.search(str(field)) is not None)
+def test_field_of_a_door_names_nothing_of_theirs(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
+    for turn, field in enumerate(NAMING_AT_DOORS):
+        is_same = SAME_AT_DOORS.search(str(field)) is not None
+        compare(two, strangers(everybody[:-1], turn), field, ask_door, is_done=is_same)
 
 
 UNSERVED = '"code":-32601'
@@ -137,14 +129,19 @@ LASTING_FIRST = sorted(
 )
 
 
-@pytest.mark.parametrize("field", LASTING_FIRST, ids=str)
-def test_owner_gets_another_answer_by_a_door(field: DoorField, two: World, their_owner: Caller) -> None:
-    theirs = ids_of(two.theirs)[field.kind or ""]
+def test_owner_gets_another_answer_by_a_door(two: World, their_owner: Caller) -> None:
+    for field in LASTING_FIRST:
+        answer, is_alike = answered(two, their_owner, field, ask_door)
+        is_unserved = field.door == MCP and UNSERVED in answer.body
+        assert is_unserved or SAME_AT_DOORS.search(str(field)) or not is_alike, f"{field}: {answer}"
+
+
+def answered(two: World, their_owner: Caller, field: Any, ask: Ask) -> tuple[Answer, bool]:
+    """What their owner is told of theirs, and whether it is the same as of what never was."""
+    theirs = ids_of(two.theirs)[field.kind]
     named = (theirs, made_up(theirs))
-    answers = [ask_door(their_owner, field, ids_of(two.theirs), one) for one in named]
-    one, other = (answer.without(named) for answer in answers)
-    is_unserved = field.door == MCP and UNSERVED in answers[0].body
-    assert is_unserved or SAME_AT_DOORS.search(str(field)) or one != other, f"{field}: {one}"
+    answers = [ask(their_owner, field, ids_of(two.theirs), one) for one in named]
+    return answers[0], answers[0].without(named) == answers[1].without(named)
 
 
 SAME_FOR_ALL = {
@@ -162,18 +159,11 @@ SAME_FOR_ALL = {
 """Fields where their owner, too, is answered as if there were nothing, and why."""
 
 
-@pytest.mark.parametrize("field", sorted([*NAMING, *NAMING_IN_A2A], key=lambda one: LAST in one.operation), ids=str)
-def test_owner_gets_another_answer_by_a_field(field: Field, two: World, their_owner: Caller) -> None:
-    ask = ask_api if field in NAMING else ask_a2a
-    theirs = ids_of(two.theirs)[field.kind or ""]
-    named = (theirs, made_up(theirs))
-    answers = [ask(their_owner, field, ids_of(two.theirs), one).without(named) for one in named]
-    excused = SAME_FOR_ALL.keys() & {str(field).replace("?", ""), field.path}
-    assert excused or answers[0] != answers[1], f"{field}: {answers[0]}"
-
-
-def values_of(named: tuple[Any, ...]) -> tuple[dict[str, Any], ...]:
-    return tuple({"value": one} for one in named)
+def test_owner_gets_another_answer_by_a_field(two: World, their_owner: Caller) -> None:
+    for field in sorted([*NAMING, *NAMING_IN_A2A], key=lambda one: LAST in one.operation):
+        if not SAME_FOR_ALL.keys() & {str(field).replace("?", ""), field.path}:
+            answer, is_alike = answered(two, their_owner, field, ask_api if field in NAMING else ask_a2a)
+            assert not is_alike, f"{field}: {answer}"
 
 
 def ask_api(caller: Caller, field: Field, own: dict[str, Any], value: Any) -> Answer:
@@ -208,15 +198,13 @@ def call(caller: Caller, method: str, params: dict[str, Any], version: str, at: 
     return caller.ask("POST", at, body, **{"A2A-Version": version})
 
 
-@pytest.mark.parametrize("field", [one for one in FIELDS if one.path in PLACES], ids=str)
-def test_their_page_tokens_lead_to_nothing_of_theirs(
-    field: Field, two: World, everybody: list[Caller], their_owner: Caller
-) -> None:
-    place = their_next_place(field, two, their_owner)
-    for caller in everybody[:-1]:
-        answer = ask_api(caller, field, ids_of(two.ours), place)
-        assert answer.status in (200, 400, 401, 403, 404, 422), caller.name
-        assert two.theirs.mark not in answer.body, caller.name
+def test_their_page_tokens_lead_to_nothing_of_theirs(two: World, everybody: list[Caller], their_owner: Caller) -> None:
+    for turn, field in enumerate(one for one in FIELDS if one.path in PLACES):
+        place = their_next_place(field, two, their_owner)
+        for caller in strangers(everybody[:-1], turn):
+            answer = ask_api(caller, field, ids_of(two.ours), place)
+            assert answer.status in (200, 400, 401, 403, 404, 422), (field, caller.name)
+            assert two.theirs.mark not in answer.body, (field, caller.name)
 
 
 def their_next_place(field: Field, two: World, their_owner: Caller) -> str:
@@ -230,16 +218,13 @@ def their_next_place(field: Field, two: World, their_owner: Caller) -> str:
     pytest.fail("The owner's lists have one page.")
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_their_workspace_cannot_be_chosen(
-    method: str, two: World, everybody: list[Caller], theirs_unchanged: None
-) -> None:
+def test_their_workspace_cannot_be_chosen(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
     """Neither by a key nor by the cookie of a browser."""
     workspace = two.theirs.workspace.pk
     body = {"agent": "echo", "message": {"text": "a"}}
-    for caller in everybody:
-        for one in (caller, Caller(f"{caller.name} in a browser", caller.browser)):
+    for method in ("GET", "POST"):
+        for one in (*everybody, *(Caller(f"{one.name} in a browser", one.browser) for one in everybody)):
             named = (workspace, made_up(workspace))
             answers = [one.ask(method, "/api/v1/sessions", body, **{WORKSPACE_HEADER: str(name)}) for name in named]
-            check(two, f"{one.name}: {method}", answers, values_of(named))
+            check(two, f"{one.name}: {method}", *(answer.without(named) for answer in answers))
             assert answers[0].status in (401, 403), one.name

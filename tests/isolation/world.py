@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import sqlite3
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from allauth.idp.oidc.models import Client as Program
@@ -17,6 +18,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.sessions.backends.db import SessionStore
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.db import connection
 from django.utils import timezone
 from fido2.utils import websafe_encode
 
@@ -339,6 +341,24 @@ class World:
     ours: Place
     theirs: Place
     watch: rows.Watch
+
+
+_known: tuple[World, sqlite3.Connection] | None = None
+
+
+def once() -> World:
+    """The same world for each module: made by the first one, whose rows the others copy (on SQLite)."""
+    global _known
+    if _known is None or connection.vendor != "sqlite":
+        world = make(register_hosted("echo", ECHO, mcp_tools="agent"))
+        if connection.vendor != "sqlite":
+            return world
+        _known = world, sqlite3.connect(":memory:", check_same_thread=False)
+        connection.connection.backup(_known[1])
+    else:
+        connection.ensure_connection()
+        _known[1].backup(connection.connection)
+    return replace(_known[0], watch=replace(_known[0].watch, before=None))
 
 
 def make(echo: Agent) -> World:

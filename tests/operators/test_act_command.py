@@ -64,6 +64,7 @@ def test_without_a_name_it_lists_what_there_is(capsys):
     assert "schedule.run" in capsys.readouterr().out
 
 
+@pytest.mark.services("a process of its own", only=True)
 def test_a_fresh_process_knows_all_acts():
     done = subprocess.run([sys.executable, "-c", LIST_THEN_WORK], capture_output=True, text=True, check=True)
     assert "schedule.pause" in done.stdout

@@ -1,7 +1,6 @@
 """Operators act on one row, or on many with a result for each."""
 
 import re
-import uuid
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -9,22 +8,19 @@ from django.urls import reverse
 
 import parley.urls  # noqa: F401 - it loads admin's pages, which register the actions
 from agentkit import Completed, InputRequired
-from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.conversations.sessions import commands
 from apps.engine import cancel
-from apps.installation.models import Activity, Operation
 from apps.operators import bulk
 from apps.operators.models import BulkAction, BulkRow
 from apps.optional.evaluations.models import Example
 from apps.record.admin import task_actions
 from apps.record.admin.task_actions import GIVE_BACK, GIVE_RUN_BACK, RUN_AGAIN
 from apps.record.execution import Run
-from apps.record.models import Context, Feedback, Message, Task
+from apps.record.models import Feedback, Message, Task
 from parley.faces.cells import list_url, page_url
-from tests.emptying import rewrite
 from tests.work.hand import published_keys
 from tests.working import begin, end, state_of
 
@@ -72,20 +68,21 @@ def test_each_row_of_an_action_shows_its_result(admin_client, many_tasks):
 
 def test_many_tasks_are_canceled_by_a_job(admin_client, admin_user, many_tasks, sent, monkeypatch):
     for module in ("bulk", "actions"):
-        monkeypatch.setattr(f"apps.operators.{module}.AT_ONCE", 100)
-    many_tasks(120)  # three batches
+        monkeypatch.setattr(f"apps.operators.{module}.AT_ONCE", 5)
+    monkeypatch.setattr(bulk, "BATCH", 5)
+    many_tasks(12)  # three batches
     answer = act(admin_client, Task, "cancel_selected", Task.objects.first(), across=True)
     begun = BulkAction.objects.get()
     assert answer.redirect_chain[-1][0] == page_url(BulkAction, begun.pk)
-    assert "120 left" in answer.content.decode()
+    assert "12 left" in answer.content.decode()
     assert sent == [begun.pk]
     assert Task.objects.filter(state="canceled").count() == 0
     bulk.work_off(begun.pk)
-    assert Task.objects.filter(state="canceled").count() == 120
+    assert Task.objects.filter(state="canceled").count() == 12
     entries = AuditEntry.objects.filter(object_type="record.task", actor_key=str(admin_user.pk))
-    assert entries.values("object_key").distinct().count() == 120
+    assert entries.values("object_key").distinct().count() == 12
     progress = admin_client.get(reverse("admin:operators_bulkaction_progress", args=[begun.pk])).content.decode()
-    assert "120 done" in progress
+    assert "12 done" in progress
     assert "hx-trigger" not in progress, "the page asks no more"
 
 
@@ -106,19 +103,6 @@ def test_killed_job_goes_on_and_repeats_nothing(operator, many_tasks, sent, monk
     assert outcomes() == ["done"] * 5
     assert Task.objects.count() == 10, "each was sent again once"
     assert BulkAction.objects.get().state == "done"
-
-
-def test_small_action_is_never_due_for_the_sweep(operator, task, monkeypatch):
-    due = []
-    monkeypatch.setattr(bulk, "_work_off", lambda one: due.extend(bulk.BULK_ACTIONS.due_keys()))
-    bulk.begin(CANCEL, operator, [task.pk])
-    assert not due
-
-
-def test_repeated_act_that_was_done_is_told(operator, echo):
-    evaluate = bulk.ACTIONS["agent.evaluate"]  # what it returns is no agent
-    result = bulk.act(evaluate, echo, bulk.Doing(operator, uuid.uuid4(), again=True))
-    assert (result.outcome, result.note) == ("done", "The first try has done it.")
 
 
 def interrupt(monkeypatch, module, name, after: int):
@@ -235,28 +219,6 @@ def test_operators_stop_only_their_own_bulk_actions(operator_with, operator, man
     assert BulkAction.objects.get().state == "running"
 
 
-@pytest.fixture
-def rows(task):
-    config = PushConfig.objects.create(task=task, config_id="hook", url="https://hooks.example.org/")
-    delivery = Delivery.objects.create(config=config, event_index=1, state="dead")
-    Agent.objects.update(retry_safe=True)
-    return {
-        Task: task,
-        Run: task.runs.get(),
-        Delivery: delivery,
-        Agent: task.agent,
-        Operation: Operation.objects.create(),
-    }
-
-
-def test_stuck_run_is_given_back_once(admin_client, rows):
-    begin(rows[Run].pk)
-    press(admin_client, Task, "give_back", rows[Task])
-    assert Run.objects.get().state == "queued"
-    press(admin_client, Task, "give_back", rows[Task])
-    assert Run.objects.get().fence == 2, "the second press does nothing"
-
-
 def test_a_question_is_answered_for_its_owner(admin_client, operator_with, task, ada):
     schema = {"type": "object", "properties": {"size": {"enum": ["S", "M"]}}, "required": ["size"]}
     end(begin(task.runs.get().pk), InputRequired("Which size?", "size", schema))
@@ -294,51 +256,3 @@ def test_rated_messages_become_examples(operator_with, rated):
         assert (button in client.get(page_url(Feedback, rated.pk)).content.decode()) == (status == 200)
         assert press(client, Feedback, "add_example", rated).status_code == status
         assert Example.objects.exists() == (status == 200)
-
-
-def test_a_rating_without_a_task_becomes_no_example(admin_client, rated):
-    Message.objects.update(task=None)
-    rewrite(Feedback.objects.all(), task=None)
-    assert press(admin_client, Feedback, "add_example", rated).status_code == 404
-    assert not Example.objects.exists()
-
-
-def test_a_session_goes_into_cold_storage_and_back(admin_client, task, ada):
-    context = task.context
-    press(admin_client, Context, "move_to_cold_storage", context)
-    context.refresh_from_db()
-    assert not context.cold_file, "it is not archived"
-    end(begin(task.runs.get().pk), Completed("5"))
-    commands.archive_session(ada.principal, context.pk)
-    for button, action in (("move_to_cold_storage", "session.archived"), ("restore", "session.restored")):
-        press(admin_client, Context, button, context)
-        context.refresh_from_db()
-        assert bool(context.cold_file) == (button == "move_to_cold_storage")
-        assert AuditEntry.objects.order_by("number").last().action == action
-    assert set(LogEntry.objects.values_list("object_repr", flat=True)) == {str(context.pk)}, "not its title"
-
-
-def test_dead_deliveries_are_sent_again(admin_client, rows):
-    press(admin_client, Delivery, "send_again", rows[Delivery])
-    rows[Delivery].refresh_from_db()
-    assert (rows[Delivery].state, rows[Delivery].attempts) == ("waiting", 0)
-    Delivery.objects.update(state="dead")
-    act(admin_client, Delivery, "send_again_selected", rows[Delivery])
-    assert Delivery.objects.get().state == "waiting"
-    assert PushConfig.objects.get().due_at is not None
-
-
-def test_all_agents_are_drained_on_one_page(admin_client, rows, operator):
-    assert admin_client.get(list_url(Operation), follow=True).status_code == 200
-    press(admin_client, Operation, "drain", rows[Operation])
-    row = Operation.objects.get()
-    assert (row.activity, row.changed_by.is_superuser) == ("draining", True)
-    assert rows[Agent].current_activity == Activity.DRAINING
-    assert "Draining" in admin_client.get(list_url(Agent)).content.decode()
-
-
-def test_health_is_checked_now(admin_client, echo):
-    Agent.objects.update(handler="gone_agents:Gone")
-    press(admin_client, Agent, "check_now", echo)
-    echo.refresh_from_db()
-    assert echo.health == "unavailable"

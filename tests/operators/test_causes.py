@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired
+from agentkit import Artifact, AuthRequired, Completed
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import accept, activity, cancel
@@ -17,7 +17,7 @@ from apps.installation.models import Activity
 from apps.operators.actions import bulk
 from apps.operators.causes import causes_of
 from apps.record.execution import Run
-from apps.record.models import Task, TaskState
+from apps.record.models import Task
 from apps.remote.models import Breaker, OpenWork
 from parley.faces.cells import page_url
 from tests.working import begin, end, let_the_lease_run_out
@@ -57,16 +57,6 @@ def test_queued_tasks_say_what_they_wait_for(task, ada, echo, said):
     assert "All agents are paused" in told(task)
 
 
-def test_running_tasks_name_worker_fence_and_children(task, ada, countdown, said):
-    working = begin(task.runs.get().pk, "host:1:abc:7")
-    child = accept.accept(ada.principal, countdown, said(), parent=task.pk, sender=f"task:{task.pk}").task
-    shown = told(task)
-    assert "Echo works on turn 1" in shown
-    assert "host:1:abc:7" in shown
-    assert f"('fence', {working.lease.fence})" in shown
-    assert page_url(Task, child) in shown
-
-
 def test_lost_leases_say_what_the_sweep_does(task, echo):
     let_the_lease_run_out(begin(task.runs.get().pk).lease)
     assert "lost the lease" in told(task)
@@ -93,19 +83,6 @@ def test_failing_remote_agents_are_told_with_their_breaker(task):
     assert "It answers 502." in told(task)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "words"),
-    [
-        (InputRequired("Which color?"), ("Which color?", "ada@example.org")),
-        (Failed("No paper left.", "no_paper"), ("It failed: No paper left.", "no_paper")),
-    ],
-    ids=["asked", "failed"],
-)
-def test_outcomes_are_told(task, outcome, words):
-    end(begin(task.runs.get().pk), outcome)
-    assert [one for one in words if one not in told(task)] == []
-
-
 def test_asked_credentials_are_told_without_their_link(admin_client, ada, said):
     calendar = register_hosted("calendar", "tests.engine.agents:Calendar")
     task = Task.objects.get(pk=accept.accept(ada.principal, calendar, said()).task)
@@ -124,18 +101,6 @@ def test_cancels_say_who(task, ada, echo, said, django_user_model):
     operator = django_user_model.objects.create_superuser("root@example.org", "root")
     bulk.begin(bulk.ACTIONS["task.cancel"], operator, [task.pk])
     assert "root@example.org" in told(task)
-
-
-def test_the_page_shows_causes_timeline_and_json(admin_client, task):
-    begin(task.runs.get().pk, "host:1:abc:7")
-    page = admin_client.get(page_url(Task, task.pk)).content.decode()
-    assert 'id="causes"' in page
-    assert f'id="queued-{task.runs.get().pk}"' in page
-    answer = admin_client.get(reverse("admin:record_task_json", args=[task.pk]))
-    shown = json.loads(answer.content)
-    assert (shown["id"], shown["status"]["state"]) == (str(task.pk), TaskState.WORKING.wire)
-    run = json.loads(admin_client.get(reverse("admin:record_run_json", args=[task.runs.get().pk])).content)
-    assert run["worker"] == "host:1:abc:7"
 
 
 def test_task_json_shows_what_the_viewer_may_see(operator_with, task):

@@ -13,9 +13,6 @@ from contextlib import aclosing
 from importlib.metadata import version
 
 import pytest
-from channels.testing import WebsocketCommunicator
-from django.db import OperationalError
-from django.test import Client
 from django.utils import timezone
 
 from agentkit import Completed, Failed, InputRequired, Usage
@@ -36,17 +33,13 @@ from apps.record.models import Task
 from apps.remote import circuit_breaker
 from apps.remote.errors import Unreachable
 from parley import db
-from parley.asgi import application
 from parley.program import DISTRIBUTION
 from parley.telemetry import metrics
 from tests.operators.scraping import LOCAL, caller, scrape, status_for
 from tests.stack import ROOT, free_port
 from tests.working import begin, carry_out, end, let_the_lease_run_out
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.services("each database has SQL of its own"),
-]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database has SQL of its own")]
 
 
 @pytest.fixture(autouse=True)
@@ -58,13 +51,6 @@ def _numbers_are_of_the_test(monkeypatch):
 @pytest.fixture
 def queued(ada, echo, said):
     return accept.accept(ada.principal, echo, said())
-
-
-def asking(principal, agent, said):
-    """A task that waits for an answer."""
-    sent = accept.accept(principal, agent, said())
-    end(begin(sent.run), InputRequired("Which?", slot="which"))
-    return sent
 
 
 # What processes count
@@ -90,17 +76,41 @@ async def test_sends_are_counted_at_each_step(worker, ada, echo, said):
     assert after.value("parley_open_streams", edge="a2a") == before.value("parley_open_streams", edge="a2a")
 
 
-async def test_runs_are_counted_by_agent_and_outcome(ada, echo, said):
+async def test_work_is_counted_by_agent_and_outcome(ada, echo, said, queued, settings):
+    settings.WEBHOOK_GIVE_UP_SECONDS = -1.0  # so the first failure is the last
     broken = await db.run(register_hosted, "broken", "tests.engine.calling_agents:Failing")
+
+    def call(status):
+        keep = create_with_task(Webhook.model_construct(id="hook", url="http://127.0.0.1:9/"), "1.0")
+        sent = accept.accept(ada.principal, echo, said(), extra_writes=keep)
+        end(begin(sent.run), Completed("done"))
+        record_result(claim(PushConfig.objects.get(task=sent.task).pk), CallResult(status))
+
     before = await scrape()
     for agent in (echo, broken):
         await carry_out((await db.run(accept.accept, ada.principal, agent, said())).run)
+    recorder = Recorder(await db.run(begin, queued.run))
+    await recorder.emit(Usage("gpt-test", requests=2, input_tokens=30, output_tokens=4, cost=0.5))
+    await db.run(lambda: cancel.cancel_task(Task.objects.get(pk=queued.task)))
+    await db.run(call, 200)
+    await db.run(call, 500)
+    await db.run(circuit_breaker.record_success, echo)
+    await db.run(circuit_breaker.record_failure, echo, Unreachable("gone"))
     after = await scrape()
-    completed = {"agent": "echo", "state": "completed", "reason": ""}
-    failed = {"agent": "broken", "state": "failed", "reason": "oven"}
-    assert after.growth(before, "parley_runs_ended_total", **completed) == 1
-    assert after.growth(before, "parley_runs_ended_total", **failed) == 1
-    assert after.growth(before, "parley_run_duration_seconds_count", agent="echo") == 1
+    for name, labels, grown in (
+        ("runs_ended_total", {"agent": "echo", "state": "canceled", "reason": ""}, 1),
+        ("runs_ended_total", {"agent": "broken", "state": "failed", "reason": "oven"}, 1),
+        ("run_duration_seconds_count", {"agent": "broken"}, 1),
+        ("model_calls_total", {"model": "gpt-test"}, 2),
+        ("model_tokens_total", {"model": "gpt-test", "direction": "input"}, 30),
+        ("model_tokens_total", {"model": "gpt-test", "direction": "output"}, 4),
+        ("model_cost_total", {"model": "gpt-test"}, 0.5),
+        ("webhook_calls_total", {"result": "delivered"}, 1),
+        ("webhook_calls_total", {"result": "dead"}, 1),
+        ("remote_calls_total", {"agent": "echo", "result": "answered"}, 1),
+        ("remote_calls_total", {"agent": "echo", "result": "agent_unreachable"}, 1),
+    ):
+        assert after.growth(before, f"parley_{name}", **labels) == grown, (name, labels)
 
 
 async def test_followers_and_their_lag_are_told(queued):
@@ -113,14 +123,6 @@ async def test_followers_and_their_lag_are_told(queued):
     assert during.growth(before, "parley_followers", scope="context") == 1
     assert during.growth(before, "parley_fanout_lag_seconds_count") == 1
     assert (await scrape()).growth(before, "parley_followers", scope="context") == 0
-
-
-async def test_canceled_run_is_counted_once(queued):
-    before = await scrape()
-    await db.run(begin, queued.run)
-    await db.run(lambda: cancel.cancel_task(Task.objects.get(pk=queued.task)))
-    after = await scrape()
-    assert after.growth(before, "parley_runs_ended_total", agent="echo", state="canceled", reason="") == 1
 
 
 async def test_lost_workers_are_counted(queued, echo):
@@ -142,44 +144,6 @@ async def test_lost_workers_are_counted(queued, echo):
     assert after.growth(before, "parley_runs_ended_total", **ended) == 1
 
 
-async def test_what_models_use_is_counted_by_model(queued):
-    before = await scrape()
-    recorder = Recorder(await db.run(begin, queued.run))
-    await recorder.emit(Usage("gpt-test", requests=2, input_tokens=30, output_tokens=4, cost=0.5))
-    after = await scrape()
-    assert after.growth(before, "parley_model_calls_total", model="gpt-test") == 2
-    assert after.growth(before, "parley_model_tokens_total", model="gpt-test", direction="input") == 30
-    assert after.growth(before, "parley_model_tokens_total", model="gpt-test", direction="output") == 4
-    assert after.growth(before, "parley_model_cost_total", model="gpt-test") == 0.5
-
-
-async def test_webhook_calls_are_counted_by_result(ada, echo, said, settings):
-    settings.WEBHOOK_GIVE_UP_SECONDS = -1.0  # so the first failure is the last
-
-    def call(status):
-        keep = create_with_task(Webhook.model_construct(id="hook", url="http://127.0.0.1:9/"), "1.0")
-        sent = accept.accept(ada.principal, echo, said(), extra_writes=keep)
-        end(begin(sent.run), Completed("done"))
-        config = PushConfig.objects.get(task=sent.task)
-        record_result(claim(config.pk), CallResult(status))
-
-    before = await scrape()
-    await db.run(call, 200)
-    await db.run(call, 500)
-    after = await scrape()
-    assert after.growth(before, "parley_webhook_calls_total", result="delivered") == 1
-    assert after.growth(before, "parley_webhook_calls_total", result="dead") == 1
-
-
-async def test_calls_of_remote_agents_are_counted_by_result(echo):
-    before = await scrape()
-    await db.run(circuit_breaker.record_success, echo)
-    await db.run(circuit_breaker.record_failure, echo, Unreachable("gone"))
-    after = await scrape()
-    assert after.growth(before, "parley_remote_calls_total", agent="echo", result="answered") == 1
-    assert after.growth(before, "parley_remote_calls_total", agent="echo", result="agent_unreachable") == 1
-
-
 async def test_edges_count_pages_refusals_and_probes(ada):
     before = await scrape()
     async with caller() as client:
@@ -191,26 +155,6 @@ async def test_edges_count_pages_refusals_and_probes(ada):
     assert after.growth(before, "parley_requests_total", edge="api", code="401") == 1
     assert after.growth(before, "parley_requests_total", edge="a2a", code="413") == 1
     assert after.growth(before, "parley_requests_total", edge="probes", code="200") == 1
-
-
-async def test_sockets_are_counted_while_open(ada):
-    async def socket(cookies, origin="http://localhost"):
-        headers = [(b"host", b"localhost"), (b"origin", origin.encode()), (b"cookie", cookies.encode())]
-        opened = WebsocketCommunicator(application, "/ws/events", headers=headers)
-        await opened.connect(timeout=60)
-        return opened
-
-    browser = Client()
-    await db.run(browser.force_login, ada)
-    before = await scrape()
-    await socket("", origin="http://elsewhere.example")
-    opened = await socket(f"sessionid={browser.cookies['sessionid'].value}")
-    during = await scrape()
-    await opened.disconnect(timeout=10)
-    assert during.growth(before, "parley_requests_total", edge="websockets", code="403") == 1
-    assert during.growth(before, "parley_requests_total", edge="websockets", code="101") == 1
-    assert during.growth(before, "parley_open_streams", edge="websockets") == 1
-    assert (await scrape()).growth(before, "parley_open_streams", edge="websockets") == 0
 
 
 def test_values_that_people_choose_are_limited(monkeypatch):
@@ -229,7 +173,7 @@ async def test_queues_are_told_with_their_age(ada, echo, said, queued):
     def prepare():
         past = timezone.now() - datetime.timedelta(hours=2)
         Run.objects.filter(pk=queued.run).update(queued_at=past)
-        asking(ada.principal, echo, said)
+        end(begin(accept.accept(ada.principal, echo, said()).run), InputRequired("Which?", slot="which"))
         lost = begin(accept.accept(ada.principal, echo, said()).run)
         let_the_lease_run_out(lost.lease)
         keep = create_with_task(Webhook.model_construct(id="hook", url="http://127.0.0.1:9/"), "1.0")
@@ -249,6 +193,9 @@ async def test_queues_are_told_with_their_age(ada, echo, said, queued):
     assert told.value("parley_webhook_dead_letters") == 1
     assert told.value("parley_webhook_backlog") >= 1
     assert told.value("parley_agent_health", agent="echo", kind="hosted") == 1
+    await db.run(activity.set_activity, echo, Activity.PAUSED)
+    operators_metrics.forget_numbers()
+    assert (await scrape()).value("parley_queue_oldest_seconds") == 0, "what a pause holds back is not stuck"
 
 
 async def test_many_scrapes_read_the_database_once(queued, monkeypatch):
@@ -258,17 +205,6 @@ async def test_many_scrapes_read_the_database_once(queued, monkeypatch):
     for _ in range(3):
         await scrape()
     assert len(reads) == 1
-
-
-async def test_process_counts_survive_a_lost_database(monkeypatch):
-    def fails():
-        raise OperationalError("away")
-
-    monkeypatch.setattr(operators_metrics, "read_numbers", fails)
-    monkeypatch.setattr(db, "RECONNECT_SECONDS", ())
-    told = await scrape()
-    assert told.value("parley_database_up") == 0
-    assert "parley_requests_total" in told.described
 
 
 async def test_hanging_database_is_down_in_every_scrape(monkeypatch):
@@ -287,46 +223,32 @@ async def test_hanging_database_is_down_in_every_scrape(monkeypatch):
     assert told == [0, 0, 0]
 
 
-async def test_what_a_pause_holds_back_is_not_stuck(queued, echo):
-    def prepare():
-        Run.objects.update(queued_at=timezone.now() - datetime.timedelta(hours=2))
-        activity.set_activity(echo, Activity.PAUSED)
-
-    await db.run(prepare)
-    told = await scrape()
-    assert told.value("parley_runs", state="queued") == 1
-    assert told.value("parley_queue_oldest_seconds") == 0
-
-
 # Who may know
 
 
-@pytest.mark.parametrize(
-    ("allowed", "token", "peer", "headers", "status"),
-    [
-        ("", "", LOCAL, {}, 200),
-        ("", "", "::1", {}, 200),
-        ("", "", "::ffff:127.0.0.1", {}, 200),
-        ("", "", "192.0.2.7", {}, 404),
-        ("", "", "", {}, 404),
-        ("", "", LOCAL, {"X-Forwarded-For": "127.0.0.1"}, 404),
-        ("", "", "192.0.2.7", {"X-Forwarded-For": "127.0.0.1"}, 404),
-        ("192.0.2.0/24", "", "192.0.2.7", {}, 200),
-        ("192.0.2.0/24", "", "198.51.100.7", {}, 404),
-        ("192.0.2.0/24", "", "192.0.2.7", {"Forwarded": "for=198.51.100.7"}, 404),
-        ("", "secret", "192.0.2.7", {"Authorization": "Bearer secret"}, 200),
-        ("", "secret", "192.0.2.7", {"Authorization": "Bearer secret", "X-Forwarded-For": "10.1.1.1"}, 200),
-        ("", "secret", LOCAL, {}, 404),
-        ("", "secret", LOCAL, {"Authorization": "Bearer sécret"}, 404),
-        ("", "secret", LOCAL, {"Authorization": "secret"}, 404),
-        ("192.0.2.0/24", "secret", "192.0.2.7", {}, 200),
-        ("192.0.2.0/24", "secret", "192.0.2.7", {"Authorization": "Bearer wrong"}, 404),
-    ],
-)
-async def test_only_allowed_scrapers_see_metrics(settings, allowed, token, peer, headers, status):
-    settings.METRICS_ALLOW = [ipaddress.ip_network(allowed)] if allowed else []
-    settings.METRICS_TOKEN = token
-    assert await status_for(peer, {name: value.encode() for name, value in headers.items()}) == status
+SCRAPERS = [
+    ("", "", LOCAL, {}, 200),
+    ("", "", "::ffff:127.0.0.1", {}, 200),
+    ("", "", "192.0.2.7", {}, 404),
+    ("", "", "", {}, 404),
+    ("", "", LOCAL, {"X-Forwarded-For": "127.0.0.1"}, 404),
+    ("192.0.2.0/24", "", "192.0.2.7", {}, 200),
+    ("192.0.2.0/24", "", "198.51.100.7", {}, 404),
+    ("192.0.2.0/24", "", "192.0.2.7", {"Forwarded": "for=198.51.100.7"}, 404),
+    ("", "secret", "192.0.2.7", {"Authorization": "Bearer secret", "X-Forwarded-For": "10.1.1.1"}, 200),
+    ("", "secret", LOCAL, {}, 404),
+    ("", "secret", LOCAL, {"Authorization": "Bearer sécret"}, 404),
+    ("", "secret", LOCAL, {"Authorization": "secret"}, 404),
+    ("192.0.2.0/24", "secret", "192.0.2.7", {"Authorization": "Bearer wrong"}, 404),
+]
+
+
+async def test_only_allowed_scrapers_see_metrics(settings):
+    for allowed, token, peer, headers, status in SCRAPERS:
+        settings.METRICS_ALLOW = [ipaddress.ip_network(allowed)] if allowed else []
+        settings.METRICS_TOKEN = token
+        sent = {name: value.encode() for name, value in headers.items()}
+        assert await status_for(peer, sent) == status, (allowed, token, peer, headers)
 
 
 # Several processes

@@ -41,11 +41,7 @@ def plan(agents: None) -> Callable[..., Agent]:
 
 @pytest.fixture
 def play(
-    transactional_db: None,
-    ada: User,
-    plan: Callable[..., Agent],
-    said: Said,
-    monkeypatch: pytest.MonkeyPatch,
+    transactional_db: None, ada: User, plan: Callable[..., Agent], said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Play]:
     """Runs plans by hand; at the end it compares each log with its rows."""
     monkeypatch.setattr(db, "later", db.with_database)  # callbacks of a commit are done when `play` returns

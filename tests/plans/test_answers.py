@@ -6,8 +6,6 @@ import asyncio
 import datetime
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from apps.conversations.sessions import commands
 from apps.engine import delegation
@@ -138,12 +136,6 @@ def test_an_answer_outlives_a_crash(play, monkeypatch, settings):
     assert task.state == "input-required"
 
 
-def test_an_agents_answer_is_no_persons_message(play):
-    task = play({"colour": {"agent": "curious", "message": "it"}}, answering="knowing")
-    assert said_in(task) == ["hello", "1 step done."]
-    assert DONE["knowing"] == 1
-
-
 # Several questions at once
 
 ONE_MORE = "1 more question waits besides this one"
@@ -215,19 +207,6 @@ def test_of_two_answers_the_first_counts(play):
         play.answer(left, asked=left.status_event, **data({"value": 3}))
 
 
-def test_a_wrong_answer_is_another_question(play):
-    task = play(MEASURED)
-    right = waiting(play.ada)["right"]
-    play.answer(right, asked=right.status_event, **data({"value": "much"}))
-    again = waiting(play.ada)["right"]
-    assert again.status_event > right.status_event
-    with pytest.raises(AlreadyAnswered):
-        play.answer(right, asked=right.status_event, **data({"value": 2}))
-    assert "Please answer again." in words(again)
-    play.answer(right, asked=again.status_event, **data({"value": 2}))
-    assert rows(task, "key", "state")[2] == ("right", "done")
-
-
 def test_a_late_reply_is_told_so(play):
     task = play(LEFT)
     # The step asks another question by now, and the plan has not heard of it yet.
@@ -241,18 +220,6 @@ def test_a_late_reply_is_told_so(play):
     assert play.answer(task, **data({"value": 2})).state == "completed"
 
 
-def test_questions_of_plans_within_plans_are_there_once(play):
-    play.plan(BOTH, slug="inner")
-    task = play({"both": {"agent": "inner", "message": "go"}, "paint": MEASURED["paint"]})
-    assert set(waiting(play.ada)) == {"left", "right", "paint"}
-    assert Step.objects.get(run=task.pk, key="both").state == "asking"
-    assert waiting_in_run(play.ada.principal, PlanRun.objects.get(pk=task.pk)).count() == 3
-    for key, given in {"right": {"value": 2}, "left": {"value": 1}, "paint": {"colour": "red"}}.items():
-        asked = waiting(play.ada)[key]
-        play.answer(asked, asked=asked.status_event, **data(given))
-    assert play.on(task.pk).state == "completed"
-
-
 def test_what_an_agent_answers_no_person_is_asked(play):
     task = play({"ask": MEASURED["paint"], **LEFT}, answering="patient")
     assert ("ask", "answering", "running") in rows(task, "key", "phase", "state")
@@ -261,15 +228,3 @@ def test_what_an_agent_answers_no_person_is_asked(play):
     assert ("ask", "done") in rows(task, "key", "state")
     commands.archive_session(play.ada.principal, task.context_id)
     assert not waiting(play.ada), "what is put away does not wait"
-
-
-def test_questions_cost_the_same_however_many(play):
-    agent = play.plan({"ask": {"agent": "curious", "message": "{{ item }}", "for_each": "inputs.text | list"}})
-    costs = []
-    for text in ("a", "abcde"):
-        play.send(agent, text)
-        with CaptureQueriesContext(connection) as made:
-            waiting(play.ada)
-        costs.append(len(made))
-    assert waiting_for(play.ada.principal).count() == 6
-    assert costs[0] == costs[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -51,14 +50,6 @@ async def test_plan_has_definition_inputs_and_versions(ada_calls: Caller, story:
     assert PlanDefinition.from_yaml(shown["yaml"]).as_json == STORY
     assert [one["number"] for one in shown["versions"]] == [1]
     assert (await ada_calls.get("/plans/loud")).code == "not_found", "it is an agent, and no plan"
-
-
-async def test_yaml_is_as_good_as_json(ada_calls: Caller, story: Agent) -> None:
-    text = (await ada_calls.get("/plans/story")).body["yaml"]
-    made = (await ada_calls.post("/plans", {"slug": "tale", "yaml": text})).body
-    assert made["versions"][0]["sha256"] == story.current_version.sha256
-    for both_or_neither in ({"slug": "other"}, {"slug": "other", "yaml": text, "definition": STORY}):
-        assert (await ada_calls.post("/plans", both_or_neither)).fields == ["definition"]
 
 
 async def test_change_is_a_version_conflict_is_refused(ada_calls: Caller, story: Agent) -> None:
@@ -118,18 +109,6 @@ async def test_operators_alone_say_who_may_use_a_plan(ada_calls: Caller, ada: Us
     may = await db.run(Permission.objects.get, codename="change_agent")
     await db.run(ada.user_permissions.add, may)
     assert (await ada_calls.post("/plans", saved(access="authenticated"))).body["access"]
-
-
-async def test_picture_of_a_plan_is_self_contained(ada_calls: Caller, story: Agent) -> None:
-    answer = await ada_calls.get("/plans/story/picture")
-    assert answer.headers["content-type"].startswith("image/svg+xml")
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    drawn = ElementTree.fromstring(answer.content)
-    assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
-    words = "".join(drawn.itertext())
-    assert "draft" in words
-    assert "counting" in words
-    assert all(one.get("href", "#").startswith("#") for one in drawn.iter())
 
 
 async def test_anybody_reads_the_schema_of_plans(anybody: Caller) -> None:

@@ -129,22 +129,17 @@ def test_a_written_file_is_read_the_same():
     ("step", "path", "sentence"),
     [
         ({"agent": ""}, "steps.a", "Set exactly one of `agent`, `find` and `person`."),
-        ({"find": "a poet"}, "steps.a", "Set exactly one of"),
         ({"message": ""}, "steps.a", "Write the `message` to the agent."),
         ({"mesage": "x"}, "steps.a.mesage", "This field does not exist."),
         ({"person": {}}, "steps.a.person.ask", "This is required."),
-        ({"person": {"ask": " "}}, "steps.a.person.ask", "This cannot be empty."),
         ({"depends_on": ["B"]}, "steps.a.depends_on.0", "should match pattern"),
         ({"depends_on": ["a"] * 2_001}, "steps.a.depends_on", ""),
-        ({"when": "x" * 2001}, "steps.a.when", "at most 2000 characters"),
         ({"message": "x" * 50_001}, "steps.a.message", "at most 50000 characters"),
         ({"message": "a\0b"}, "file", "without control characters"),
         ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is required."),
         ({"repeat": {"until": "last", "max": 51}}, "steps.a.repeat.max", "less than or equal to 50"),
-        ({"retries": 11}, "steps.a.retries", "less than or equal to 10"),
         ({"time_limit": 0}, "steps.a.time_limit", "greater than 0"),
         ({"on_failure": "stop"}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
-        ({"on_failure": {"agents": "b"}}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
         ({"approve": "always"}, "steps.a.approve", "'before'"),
         ({"output": {"media_type": "csv"}}, "steps.a.output.media_type", "should match pattern"),
         ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "not a valid JSON Schema"),
@@ -161,9 +156,7 @@ def test_an_impossible_step_is_refused_by_its_path(step, path, sentence):
     ("fields", "path", "sentence"),
     [
         ({"name": ""}, "name", "This cannot be empty."),
-        ({"name": "n" * 121}, "name", "at most 120 characters"),
         ({"limit": 0}, "limit", "greater than or equal to 1"),
-        ({"agent_limits": {"echo": 0}}, "agent_limits.echo", "greater than or equal to 1"),
         ({"inputs": {"properties": {}}}, "inputs.type", "Write `type: object`"),
         ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "This is not a valid JSON Schema"),
         (
@@ -172,7 +165,6 @@ def test_an_impossible_step_is_refused_by_its_path(step, path, sentence):
             "The default cannot be: 'x' is not of type 'integer'.",
         ),
         ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "This is not valid JSON"),
-        ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "This is not valid JSON"),
         ({"colour": "red"}, "colour", "This field does not exist."),
         ({"outputs": ["look"] * 2_001}, "outputs", "at most 2000 items"),
         ({"skills": [{"name": "A"}]}, "skills.0.description", "This is required."),
@@ -199,19 +191,15 @@ def test_steps_may_be_a_list_with_keys():
     ("text", "sentence"),
     [
         ("[1, 2]", "Write a mapping with name, description and steps."),
-        ("", "Write a mapping"),
-        ("name: N\nsteps: [", "This is not valid YAML (line 2): "),
         ("name: N\ndescription: a: b", "This is not valid YAML (line 2): mapping values are not allowed here."),
         ("name: N\nname: M", "This is not valid YAML (line 2): `name` is there twice."),
         ('{"name": "N", "steps": {"a": {}, "a": {}}}', "`a` is there twice."),
         ("a: &a [1]\nb: *a", "This is not valid YAML (line 2): write it out, aliases (`*name`) are not read."),
         ("!!python/object/apply:os.system ['true']", "there are no tags such as `!!python/object/apply:os.system`"),
         ("name: !!timestamp now", "there are no tags such as `!!timestamp`"),
-        ("name: !!int ''", "a value is not of its tag"),
         ("name: !!int x", "a value is not of its tag"),
         ("limit: " + "9" * 5000, "a number is too long."),
         ("name: N\nsteps: !!map [1]", "This is not valid YAML (line 2): a mapping is expected here."),
-        ("steps: !!map a", "a mapping is expected here."),
         ("? [a]\n: b", "names are texts"),
         ("[" * 5000, "nested too deeply"),
         ("name: x\x00", "special characters are not allowed"),
@@ -283,26 +271,3 @@ def test_missing_and_wrong_inputs_are_asked_for():
     assert complete_inputs(ASSAY, {"target": "EGFR", "cell": {"line": 3}})[1] == [
         "`cell.line`: 3 is not of type 'string'."
     ]
-
-
-def test_text_and_files_are_there_without_being_stated():
-    strict = plan(inputs={**SCHEMA, "additionalProperties": False})
-    assert "Additional properties are not allowed" in complete_inputs(strict, {"target": "EGFR", "oops": 1})[1][0]
-    assert schema_of_missing(strict, {"target": "EGFR", "oops": 1}) == strict.inputs, "asked for as a whole"
-    given = {"target": "EGFR", "text": "Go.", "files": [{"name": "a.csv"}]}
-    assert complete_inputs(strict, given)[1] == []
-    assert complete_inputs(plan(), {}) == ({"text": "", "files": []}, [])
-    properties = {"files": {"type": "array"}, "text": {}}
-    needed = plan(inputs={"type": "object", "properties": properties, "required": ["files"]})
-    assert complete_inputs(needed, {"files": [], "text": "x"})[1] == ["`files` is required."]
-    assert list(schema_of_missing(needed, {"files": []})["properties"]) == ["files"]
-    assert complete_inputs(needed, {"files": [{}]})[1] == []
-    either = plan(inputs={"type": "object", "allOf": [{"required": ["target"]}]})
-    assert complete_inputs(either, {})[1] == ["`target` is required."], "needed under a condition"
-
-
-def test_a_values_words_do_not_make_it_right():
-    numbers = plan(inputs={"type": "object", "properties": {"count": {"type": "integer"}}})
-    for length in range(200, 300, 9):
-        (sentence,) = complete_inputs(numbers, {"count": "x" * length + " is a required property" + "x" * 100})[1]
-        assert sentence.startswith("`count`:") or sentence == "`count` is required."

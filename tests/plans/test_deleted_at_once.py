@@ -21,10 +21,7 @@ from apps.record.models import Context, Task
 from parley import db
 from parley.db.sql import write_transaction
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.services("SQLite locks no rows", only=True),
-]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("SQLite locks no rows", only=True)]
 
 STEPS = {key: {"agent": "loud", "message": key} for key in ("one", "two", "three")}
 # Not by `pg_stat_activity`, which stays the same within a transaction.

@@ -16,7 +16,6 @@ from apps.conversations.sessions import deletion
 from apps.engine import accept, activity, finish
 from apps.installation.models import Activity
 from apps.plans import engine, graphs, jobs, run_state, runs, transitions
-from apps.plans.graphs import CompiledPlan, dependencies
 from apps.plans.models import PlanRun, Step
 from apps.plans.progress import Progress as RunProgress
 from apps.plans.progress import waiting_reasons
@@ -27,7 +26,6 @@ from apps.record.models import Artifact, Context, Task
 from tests import working
 from tests.clients.delivering import delivered
 from tests.plans.plan_agents import DONE
-from tests.plans.plans import plan as definition_of
 from tests.plans.playing import data, rows, words
 from tests.plans.test_engine import TWO
 
@@ -104,41 +102,21 @@ def test_results_are_kept_while_they_are_the_steps(play):
     assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 3, 2), words(task)
 
 
-def test_too_much_for_a_template_fails_its_step(play, monkeypatch, settings):
-    steps = {
-        "all": {"agent": "loud", "message": "{{ item }}", "for_each": "['x' ~ inputs.text, 'y', 'z']"},
-        "join": {"agent": "loud", "message": "{{ steps.all|length }}", "on_failure": "skip"},
-        "sent": {"agent": "loud", "message": "x", "attach": ["inputs.files"], "on_failure": "skip"},
-        "made": {"agent": "loud", "message": "made", "output": {"media_type": "text/plain"}, "on_failure": "skip"},
-    }
-    agent = play.plan(steps)
-    monkeypatch.setattr(run_state, "MOST_BYTES_OF_A_KEY", 3)
-    settings.MAX_REQUEST_BYTES = 10
-    file = {"raw": "YWJjZGVmZ2hpamtsbW5v", "filename": "a.bin"}
-    task = play.send(agent, parts=[{"text": "words"}, file])
-    assert task.state == "completed", words(task)
-    assert why(task) == {
-        "join": "It cannot be worked out: The results of `all` are larger than 3 bytes in all.",
-        "made": "The results of `made` are larger than 3 bytes in all.",
-        "sent": "The message with its attachments has more than 5,000 parts, or 10 bytes.",
-    }
-
-
 def test_one_look_takes_only_so_much_time(play, monkeypatch):
     """Templates may take two seconds each: the lock is released in between."""
     monkeypatch.setattr(run_state, "TICK_SECONDS", 0)
-    bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(5)|list", "on_failure": "skip"}
+    bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(3)|list", "on_failure": "skip"}
     steps = {
-        "each": {"agent": "patient", "message": "{{ item }}", "for_each": "range(5)|list"},
+        "each": {"agent": "patient", "message": "{{ item }}", "for_each": "range(3)|list"},
         "bad": bad,
         "join": {"agent": "loud", "message": "{{ steps.each|length }} {{ steps.bad|length }}"},
     }
     task = play(steps)
     skipped = Step.objects.filter(key="bad", state="skipped")
-    assert (skipped.count(), Step.objects.filter(key="each", state="running").count()) == (5, 5)
-    assert len(set(skipped.values_list("ended_at", flat=True))) > 2  # two may share a clock tick
+    assert (skipped.count(), Step.objects.filter(key="each", state="running").count()) == (3, 3)
+    assert len(set(skipped.values_list("ended_at", flat=True))) >= 2  # two may share a clock tick
     task = play.release(task)
-    assert (task.state, DONE["loud:5 5"]) == ("completed", 1), words(task)
+    assert (task.state, DONE["loud:3 3"]) == ("completed", 1), words(task)
 
 
 def test_a_broken_run_keeps_no_others_waiting(play):
@@ -210,11 +188,6 @@ def test_nobody_else_is_asked_in_peoples_place(play):
     assert not Task.objects.filter(agent=spy).exists()
 
 
-def test_json_is_read_where_a_link_comes_first():
-    parts = [{"url": "https://example.org/a"}, {"raw": "eyJhIjogMX0=", "mediaType": "application/json"}]
-    assert run_state.artifact_result(parts, "a").data == {"a": 1}
-
-
 # Sessions that are deleted
 
 
@@ -255,24 +228,6 @@ def test_a_task_without_a_run_ends_once(play):
 
 
 # Why a step waits
-
-
-@pytest.mark.parametrize(
-    ("live", "sentence"),
-    [
-        ([], "It is ready and about to start."),
-        ([{"agent": "echo"}], "It is ready and about to start."),
-        ([{"agent": "echo"}, {"agent": "echo"}], "The plan runs at most 2 steps of `echo` at the same time."),
-        ([{"agent": "other"}] * 3, "The plan runs at most 3 steps at the same time."),
-        ([{"agent": "other", "phase": "before"}] * 3, "It is ready and about to start."),
-    ],
-)
-def test_a_reached_limit_is_named(live, sentence):
-    definition = definition_of({"look": {}, "busy": {}}, limit=3, agent_limits={"echo": 2})
-    steps = [Step(key="busy", item=item, state="running", **fields) for item, fields in enumerate(live)]
-    compiled = CompiledPlan(definition, dependencies(definition), {}, [])
-    [reason] = waiting_reasons(RunProgress(PlanRun(), compiled, [*steps, Step(key="look")]))
-    assert reason.sentence.endswith(sentence)
 
 
 @pytest.mark.parametrize(("wanted", "sentence"), [("paused", "is paused"), ("draining", "accepts no new tasks")])

@@ -5,13 +5,10 @@ import uuid
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.db import connection
 from django.db.models.signals import pre_save
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.agents.models import Agent
-from apps.plans import registry
 from apps.plans.definitions import PlanDefinition
 from apps.plans.models import Step
 from apps.plans.registry import register_plan
@@ -93,16 +90,6 @@ def test_run_and_its_tasks_lead_to_each_other(ada_browser, ada, two, run_page):
     assert f"/plans/runs/{task.pk}" in ada_browser.get(f"/tasks/{task.pk}").text
 
 
-def test_unclaimed_run_shows_its_plan_and_question(ada, two, run_page):
-    task = Task.objects.get(pk=telling.begun(ada, two).task)
-    page = run_page(task)
-    assert "The first, then The second" in page.text
-    for seen, status in ((page.context["seen"], 204), ("0", 200)):
-        assert run_page(task, "/standing", seen=seen).status_code == status
-    asked = telling.asked(ada, two, {"name": "inputs", "schema": CITY}, "Where to?")
-    assert f'action="/sessions/{asked.context}/messages"' in run_page(Task.objects.get(pk=asked.task)).text
-
-
 def test_ended_run_shows_files_and_where_to_restart(ada_browser, ada, two, run_page):
     task = begun(ada, two)
     made = telling.finished(ada, Agent.objects.get(slug="loud"), {"plot.csv": telling.text("a,b")})
@@ -151,27 +138,6 @@ def test_run_is_paused_stopped_and_restarted(ada_browser, ada, two):
     ]:
         sent = {"message": str(uuid.uuid4()), **form}
         assert ada_browser.post(f"{address}/{ending}", sent).status_code == status, form
-
-
-def test_queries_do_not_grow_with_steps_or_plans(ada_browser, ada, plan):  # noqa: F811
-    def queries_of(*addresses: str) -> list[int]:
-        counts = []
-        for address in addresses:
-            ada_browser.get(address)
-            with CaptureQueriesContext(connection) as asked:
-                assert ada_browser.get(address).status_code == 200
-            counts.append(len(asked))
-        return counts
-
-    few = begun(ada, plan({"only": TWO["first"]}), only="asking")
-    before = queries_of("/plans", f"/plans/runs/{few.pk}")
-    wide = {f"step_{number}": TWO["first"] for number in range(20)}
-    many = begun(ada, plan(wide, slug="wide"), **{f"step_{number}": "asking" for number in range(10)})
-    for number in range(5):
-        begun(ada, plan(TWO, slug=f"plan-{number}"))
-    after = queries_of("/plans", f"/plans/runs/{many.pk}")
-    assert (after[0] <= before[0] < 20, after[1] <= before[1] + 1 < 30) == (True, True)
-    assert registry.sized(registry.visible_plans(ada.principal))[0].current_version.get_deferred_fields() == {"content"}
 
 
 GOOD = """\
@@ -248,13 +214,3 @@ def test_authors_edit_and_operators_publish(ada_browser, bob_browser, ada, own):
     assert saved(ada_browser, "/plans/louder/edit", **public).status_code == 302
     own.refresh_from_db()
     assert own.access == "authenticated"
-
-
-def test_plan_is_checked_while_it_is_written(ada_browser):
-    for definition, signs in [
-        (GOOD, [True, False]),
-        (UNKNOWN, [True, True]),
-        ("name: [", [False, False]),
-    ]:
-        told = ada_browser.post("/plans/check", {"definition": definition, "slug": "louder"}).text
-        assert [words in told for words in ("The first, then The second", "<code>steps.second.agent</code>")] == signs

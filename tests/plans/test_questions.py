@@ -196,19 +196,6 @@ def test_a_person_decides_about_a_failure(play, decision, state, step):
     assert (task.state, rows(task, "state")) == (state, [step])
 
 
-def test_a_failure_before_beginning_is_decided_again(play):
-    steps = {
-        "first": {"agent": "loud", "message": "x"},
-        "second": {"agent": "loud", "message": "{{ steps.first.data.name }}", "on_failure": "ask"},
-    }
-    task = play(steps)
-    for _ in range(3):
-        assert (task.state, "How should the plan continue?" in words(task)) == ("input-required", True)
-        task = play.answer(task, **data({"decision": "try again"}))
-    task = play.answer(task, **data({"decision": "go on without it"}))
-    assert (task.state, words(task)) == ("completed", "1 step done, 1 skipped.")
-
-
 def test_a_message_during_work_changes_nothing(play):
     task = play.answer(play({"one": {"agent": "patient", "message": "x"}}), "Hurry!")
     assert Event.objects.filter(task=task, payload__message__parts__0__text=NOTHING_ASKED).exists()

@@ -7,7 +7,6 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 
 from apps.accounts.models import User
-from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import register_hosted, register_model, revert
 from apps.plans import registry
@@ -88,14 +87,6 @@ def test_a_plan_that_could_not_work_is_refused(steps, fields, path, sentence):
     found = refused(steps, **fields)
     assert (list(found), sentence in found[path]) == ([path], True)
     assert not Agent.objects.filter(kind="plan").exists()
-
-
-def test_all_problems_are_told_at_once(echo):
-    all_at_once = refused({"a": {"agent": "nobody", "message": "{{ oops }}"}, "b": {"depends_on": ["c"]}})
-    assert list(all_at_once) == ["steps.a.message", "steps.b.depends_on.0", "steps.a.agent"]
-    clerk()
-    step = {"skill": cards.card_skills(echo)[0]["id"], "on_failure": {"agent": "clerk"}}
-    register_plan("look", plan({"a": step}, answering="clerk", agent_limits={"clerk": 1}))
 
 
 def test_plans_in_a_circle_are_refused():

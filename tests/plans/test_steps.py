@@ -9,13 +9,11 @@ from django.utils import timezone
 from agentkit import text_part
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.plans import progress
 from apps.plans.models import PlanRun, Step
-from apps.plans.progress import Progress, run_gantt
 from apps.record.models import Artifact, Task
 from apps.routing.router import HANDLER
 from tests.plans.plan_agents import DONE
-from tests.plans.playing import data, rows, words
+from tests.plans.playing import rows, words
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -204,36 +202,3 @@ def test_artifacts_of_the_same_name_are_told_apart(play):
     assert sorted(made.values_list("name", flat=True)) == ["one: loud", "two: loud"]
     made = Artifact.objects.delivered().get(task=play(steps, outputs=["two"]))
     assert (made.name, made.parts[0]["text"]) == ("loud", "B")
-
-
-def test_each_attempt_and_question_is_told(play, monkeypatch):
-    steps = {
-        "glass": {"agent": "brittle", "message": "1", "retries": 2},
-        "each": {"agent": "loud", "message": "{{ item }}", "for_each": "['a', 'b']"},
-        "colour": {"agent": "curious", "message": "it", "depends_on": ["glass", "each"]},
-        "checked": {"agent": "loud", "message": "x", "output": {"artifact": "none"}, "on_failure": "skip"},
-        "asked": {"agent": "loud", "message": "y", "approve": "before", "depends_on": ["colour"]},
-    }
-
-    def drawn():
-        """By step row, the state and the attempt of each interval, without the waiting ones."""
-        progress = Progress.of(PlanRun.objects.select_related("version").get(pk=task.pk))
-        picture = run_gantt(progress, timezone.now(), lambda task: f"/tasks/{task.pk}", is_over=True)
-        spells = {row.step.key: row.step.spells for row in picture.rows}
-        return {key: [(one.state, one.attempt) for one in of if one.state != "waiting"] for key, of in spells.items()}
-
-    task = play(steps)
-    assert drawn()["colour"] == [("running", 1), ("asking", 1)]
-    task = play.answer(play.answer(task, "red"), **data({"approved": True}))
-    assert task.state == "completed"
-    spells = drawn()
-    assert spells["glass"] == [("failed", 1), ("done", 2)]
-    assert spells["each-0"] == spells["each-1"] == [("done", 1)]
-    assert spells["colour"] == [("done", 1), ("asking", 1), ("done", 1)]
-    assert spells["asked"][-1] == ("done", 1)
-    assert ("asking", 1) in spells["asked"]
-    for one in progress.spells_by_step(PlanRun.objects.get()).values():
-        assert all(spell.ends is not None and spell.begins <= spell.ends for spell in one)
-    monkeypatch.setattr(progress, "MOST_ATTEMPTS", 3)  # with more attempts, a bar is a round of its step
-    assert drawn()["glass"] == [("done", 2)]
-    assert rows(task, "state").count("done") == 5

@@ -55,24 +55,12 @@ def test_a_template_reads_what_it_is_given():
         assert render(source, NAMES) == text, source
 
 
-def test_an_expression_gives_json_and_results():
-    assert evaluate("steps.review.data.items", NAMES) == ["a", "b"]
-    assert evaluate("steps.tries|map(attribute='text')", NAMES) == ["try 0", "try 1", "try 2"]
-    assert evaluate("steps.review.data.count > 2", NAMES) is True
-    assert evaluate("{'n': range(2)}", NAMES) == {"n": [0, 1]}
-    assert evaluate("steps.review.artifacts", NAMES) == [REVIEW]
-    assert evaluate("steps.review.data.none", NAMES) is None
-
-
 NOT_THERE = [
     ("{{ steps.x.text }}", "There is no step `x` before this one."),
     ("{{ inputs.y }}", "`inputs` has no `y`; it has `text`, `files`, `dose`."),
     ("{{ steps.review.data.size }}", "`steps.review.data` has no `size`; it has `count`, `items`, `none`, `_id`."),
     ("{{ steps.review.data.none.x }}", "`steps.review.data.none` is empty (null), so there is no `x` in it."),
-    (
-        "{{ steps.review.texts }}",
-        "`steps.review` has no `texts`; it has `key`, `state`, `text`, `data`, `artifacts`.",
-    ),
+    ("{{ steps.review.texts }}", "`steps.review` has no `texts`; it has `key`, `state`, `text`, `data`, `artifacts`."),
     ("{{ steps.tries.text }}", "`steps.tries` is a list of 3, without `text`."),
     ("{{ steps.tries[3].text }}", "`steps.tries` is a list of 3, so there is no `3` in it."),
     ("{{ inputs.dose.unit }}", "`inputs.dose` has no `unit`."),
@@ -97,22 +85,17 @@ def test_a_missing_name_is_told_with_others():
 
 ELSEWHERE = [
     "{{ ''.__class__ }}",
-    "{{ ''['__class__'] }}",
     "{{ steps.review.__class__ }}",
-    "{{ steps.review['__class__'] }}",
     "{{ [steps.review]|map(attribute='__class__')|list }}",
     "{{ steps.review.of('x', 'done', '', []) }}",
     "{{ inputs.pop('dose') }}",
-    "{{ inputs.update({'dose': 1}) }}",
     "{{ steps.tries.append(1) }}",
     "{{ ''|attr('__class__') }}",
     "{{ self._TemplateReference__context }}",
-    "{{ self }}",
     "{{ cycler.__init__.__globals__.os }}",
     "{{ lipsum() }}",
     "{{ range.__self__ }}",
     "{{ '{0.__class__}'.format(1) }}",
-    "{{ ''.join.__self__ }}",
     "{% include 'x' %}",
     "{% import 'x' as x %}",
     "{% macro x() %}{{ x() }}{% endmacro %}{{ x() }}",
@@ -129,29 +112,17 @@ def test_a_template_reaches_nothing_else():
 
 DOUBLED = 60
 BOMBS = [
-    "{% for i in range(10**9) %}{% endfor %}",
     "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
     "{% for i in range(9999) %}" + "x" * 100 + "{% endfor %}",
     "{{ 'x' * 10**9 }}",
-    "{{ [0] * 10**9 }}",
-    "{{ '%1000000000d' % 1 }}",
-    "{{ '{:1000000000}'.format(1) }}",
-    "{{ 'x'|center(1000000000) }}",
-    "{{ 'x'|indent(1000000000) }}",
-    "{{ 9**99**9 }}",
     "{{ 1|round(-1000000000) }}",
     "{{ {'a': 1}|tojson(1000000000) }}",
     "{% set a = 'x' %}" + "{% set a = a ~ a %}" * DOUBLED + "{{ a }}",
     "{% set a = 'x' %}" + "{% set a = [a, a]|join %}" * DOUBLED + "{{ a }}",
-    "{% set a = 'xx' %}" + "{% set a = a|replace('x', a) %}" * DOUBLED + "{{ a }}",
     "{% set a = [1, 2] %}" + "{% set a = a + a %}" * DOUBLED + "{{ a }}",
     "{% set a = [1, 2] %}" + "{% set a = [a, a] %}" * DOUBLED + "{{ a }}",
     "{% set a = (1, 2) %}{% set b = (1, 2) %}" + "{% set a = a, a %}{% set b = b, b %}" * DOUBLED + "{{ a == b }}",
-    "{% set a = 1 %}" + "{% set a = {'x': a, 'y': a} %}" * DOUBLED + "{{ a }}",
     "{% set a = 1 %}" + "{% set a = range(9999)|map(attribute='q', default=a)|list %}" * 9 + "{{ a == 1 }}",
-    "{{ range(9999)|map(attribute='q', default=range(9999)|list)|map('sum')|sum }}",
-    "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
-    "{{ 1" + " + 1" * 5000 + " }}",
     "{{ " + "-" * 5000 + "1 }}",
     "{{ " + "[" * 3000 + "]" * 3000 + " }}",
     "{% if 1 %}" * 300 + "{% endif %}" * 300,
@@ -182,18 +153,6 @@ def test_texts_have_a_largest_size():
         render(copies, {"a": "x" * 1_000_000})
     assert render("{{ a[1:] }} {{ [1, 2, 3][:2] }} {{ range(9)[7:]|list }}", {"a": "xyz"}) == "yz [1, 2] [7, 8]"
     assert evaluate("a[0][1:]", {"a": ["xyz"]}) == "yz"
-
-
-def test_searched_texts_have_a_largest_size():
-    names = {"a": "x" * 1_000_000, "most": "y" * 99 + "x", "more": "x" + "y" * 100}
-    for name in ("strip", "lstrip", "rstrip", "rsplit"):
-        assert evaluate(f"a.{name}(most)", names)[:1] in ("", [names["a"]])
-        with pytest.raises(TemplateProblem, match=f"^`{name}` takes at most 100 characters to look for.$"):
-            evaluate(f"a.{name}(more)", names)
-    assert evaluate("'--x '|trim('- ')", {}) == evaluate("' x '|trim", {}) == "x"
-    for source in ("a|trim(a)", "a|trim(chars=a)", "[a]|map('trim', a)", "a.rsplit(sep=a)"):
-        with pytest.raises(TemplateProblem, match="takes at most 100 characters to look for"):
-            evaluate(source, {"a": "x" * 101})
 
 
 GROWING = "range(9999)|map(attribute='q', default=range(9999)|list)"
@@ -272,15 +231,6 @@ def test_an_artifact_is_read_by_its_parts():
 
 def check(**fields) -> Check:
     return Check.model_validate(fields)
-
-
-def test_a_files_name_tells_its_type():
-    raw = base64.b64encode(CSV.encode()).decode()
-    named = ArtifactResult.of("table", [{"raw": raw, "filename": "table.csv"}])
-    assert (named.media_type, named.text) == ("text/csv", CSV)
-    assert check_problem(check(media_type="text/csv", columns=["effect"]), [named]) == ""
-    nameless = ArtifactResult.of("table", [{"raw": raw}])
-    assert (nameless.media_type, nameless.text) == ("application/octet-stream", "")
 
 
 WANTED = [

@@ -10,7 +10,6 @@ from django.test import Client
 from apps.accounts.models import Membership
 from apps.accounts.permissions import Role
 from apps.agents.models import Agent
-from apps.agents.registration import register_hosted
 from apps.installation.models import Operation
 from tests.isolation import world
 from tests.isolation.conftest import _unhurried, db  # noqa: F401 fixtures
@@ -19,7 +18,7 @@ from tests.isolation.world import Place, World
 
 @pytest.fixture(scope="module")
 def two(db: None) -> World:  # noqa: F811
-    return world.make(register_hosted("echo", world.ECHO, mcp_tools="agent"))
+    return world.once()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from apps.record.execution import Run
 from apps.record.models import Task
 from tests.clients import telling
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 CALL = {"key": "k", "tool": "send_mail", "kind": "mcp", "needs": 1, "schema": {"type": "object"}, "why": ""}
 CALL |= {"decisions": [], "arguments": {"to": "eve"}, "proposed": {"to": "eve"}}
@@ -46,23 +46,22 @@ def is_undecided(task: Task) -> bool:
     return not Run.objects.filter(task=task, turn__gt=1).exists()
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("method", ["get", "head", "options"])
-def test_no_link_or_picture_decides(browser: Client, asking: Task, address: str, door: str, method: str) -> None:
-    answer = getattr(browser, method)(address + door, APPROVE)
-    assert answer.status_code in (200, 403, 404, 405), answer
-    assert is_undecided(asking)
+FORMS = {
+    "application/x-www-form-urlencoded": "answer-decision=approve",
+    "text/plain": "answer-decision=approve",
+    "multipart/form-data; boundary=x": "--x\r\nContent-Disposition: form-data;"
+    ' name="answer-decision"\r\n\r\napprove\r\n--x--\r\n',
+}
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain"])
-def test_no_foreign_form_decides(browser: Client, asking: Task, address: str, door: str, kind: str) -> None:
-    body = {
-        "application/x-www-form-urlencoded": "answer-decision=approve",
-        "text/plain": "answer-decision=approve",
-    }.get(kind, '--x\r\nContent-Disposition: form-data; name="answer-decision"\r\n\r\napprove\r\n--x--\r\n')
-    answer = browser.post(address + door, body, kind, headers={"Sec-Fetch-Site": "cross-site"})
-    assert answer.status_code == 403
+def test_no_link_picture_or_foreign_form_decides(browser: Client, asking: Task, address: str) -> None:
+    for door in DOORS:
+        for method in ("get", "head", "options"):
+            answer = getattr(browser, method)(address + door, APPROVE)
+            assert answer.status_code in (200, 403, 404, 405), (door, method)
+        for kind, body in FORMS.items():
+            answer = browser.post(address + door, body, kind, headers={"Sec-Fetch-Site": "cross-site"})
+            assert answer.status_code == 403, (door, kind)
     assert is_undecided(asking)
 
 
@@ -73,20 +72,13 @@ def test_no_cookie_alone_decides_by_the_api(browser: Client, asking: Task) -> No
     assert is_undecided(asking)
 
 
-@pytest.mark.parametrize("page", ["/inbox", "/sessions/{}"])
-def test_pages_with_approvals_are_in_no_frame(browser: Client, asking: Task, page: str) -> None:
-    answer = browser.get(page.format(asking.context_id))
-    assert answer.status_code == 200
-    assert answer["X-Frame-Options"] == "DENY"
-    policy = answer["Content-Security-Policy"]
-    assert "frame-ancestors 'none'" in policy
-    assert "form-action 'self'" in policy
-    assert "base-uri" in policy
-
-
-def test_no_other_site_reads_the_form(browser: Client, asking: Task) -> None:
-    answer = browser.get("/inbox", headers={"Origin": "https://evil.example"})
-    assert "Access-Control-Allow-Origin" not in answer
+def test_pages_with_approvals_are_in_no_frame(browser: Client, asking: Task) -> None:
+    for page in ("/inbox", f"/sessions/{asking.context_id}"):
+        answer = browser.get(page, headers={"Origin": "https://evil.example"})
+        assert (answer.status_code, answer["X-Frame-Options"]) == (200, "DENY")
+        for rule in ("frame-ancestors 'none'", "form-action 'self'", "base-uri"):
+            assert rule in answer["Content-Security-Policy"]
+        assert "Access-Control-Allow-Origin" not in answer
 
 
 @pytest.mark.parametrize(
@@ -110,8 +102,8 @@ def test_no_other_site_reads_the_form(browser: Client, asking: Task) -> None:
         '<svg><a href="{0}"><use href="{0}"/></a></svg>',
     ],
 )
-def test_no_markdown_asks_for_an_address(address: str, written: str) -> None:
-    tags = " ".join(re.findall(r"<[^>]*>", render_markdown(written.format(address))))
+def test_no_markdown_asks_for_an_address(written: str) -> None:
+    tags = " ".join(re.findall(r"<[^>]*>", render_markdown(written.format("/sessions/1/approvals/2"))))
     assert not re.search(r"<(form|button|input|iframe|meta|base|label|link|svg|use|script)\b", tags)
     assert not re.search(r"\s(on\w+|formaction|form|hx-\w+|data-hx-\w+)=", tags)
     assert not re.search(r"<img[^>]* src=[\"']?/sessions/", tags)

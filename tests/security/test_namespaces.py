@@ -21,7 +21,7 @@ from apps.remote.federation.calls import federated_caller
 from apps.remote.models import Peer
 from tests.security.knocking import said
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 LONG = "did:web:" + "a" * 60 + ".example"
 
@@ -67,11 +67,11 @@ def test_long_identities_are_counted_apart(echo: Agent) -> None:
     assert all(len(key) <= 60 for key in keys)
 
 
-@pytest.mark.parametrize("name", ["talk", "a/../b", "%2e", "talk ", "TALK", "tälk"])
-def test_sessions_of_one_name_are_each_persons_own(ada: User, bob: User, echo: Agent, name: str) -> None:
-    for person in (ada, bob):
-        accept.accept(person.principal, echo, said("hello", name))
-    assert Context.objects.filter(context_id=name).count() == 2
+def test_sessions_of_one_name_are_each_persons_own(ada: User, bob: User, echo: Agent) -> None:
+    for name in ("talk", "a/../b", "talk ", "TALK", "tälk"):
+        for person in (ada, bob):
+            accept.accept(person.principal, echo, said("hello", name))
+        assert Context.objects.filter(context_id=name).count() == 2, name
 
 
 def test_foreign_message_id_answers_nothing(ada: User, bob: User, echo: Agent) -> None:

@@ -5,13 +5,11 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from pydantic import BaseModel
 
-from agentkit import Completed, InputRequired, SkillHandler, TaskContext
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
@@ -77,27 +75,6 @@ def test_ctrl_c_cancels_the_task(ask: Ask, countdown: Agent, monkeypatch: pytest
     finally:
         signal.signal(signal.SIGINT, before)
     assert Task.objects.get().state == "canceled"
-
-
-def test_each_question_is_printed_with_its_choices(ask: Ask) -> None:
-    register_hosted("asker", "tests.serving.test_asking_from_a_terminal:Asker")
-    said, happened = ask("asker", "begin", answers='{"format": "json", "pages": 1}\n{"format": "json", "pages": 2}\n')
-    assert said.count("Which?") == 2
-    assert "format: markdown, json" in happened
-    assert 'Answer with JSON: {"format": "…", "pages": "…"}' in happened
-
-
-class Layout(BaseModel):
-    format: Literal["markdown", "json"]
-    pages: int
-
-
-class Asker(SkillHandler):
-    async def on_request(self, task: TaskContext) -> InputRequired:
-        return InputRequired("Which?", Layout)
-
-    async def on_input_received(self, task: TaskContext, slot: Layout) -> InputRequired | Completed:
-        return InputRequired("Which?", Layout) if slot.pages == 1 else Completed("Thanks.")
 
 
 def test_mistakes_and_open_questions_are_sentences(ask: Ask, echo: Agent, countdown: Agent) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
-from django.core.asgi import get_asgi_application
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.test import override_settings
@@ -66,18 +65,6 @@ async def size(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"bytes": len(body), "method": request.method})
 
 
-def plain(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(threading.current_thread().name)
-
-
-def counts(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(str(User.objects.count()))
-
-
-async def awaits(request: HttpRequest) -> HttpResponse:
-    return plain(request)
-
-
 urlpatterns = [
     path("a2a/waits/<uuid:context>/<uuid:task>/<int:after>", waits),
     path("a2a/streams/<uuid:context>", streams),
@@ -85,9 +72,6 @@ urlpatterns = [
     path("a2a/fails", fails),
     path("other/fails", fails),
     path("a2a/size", size),
-    path("counts", counts),
-    path("plain", plain),
-    path("awaits", awaits),
 ]
 
 
@@ -198,21 +182,6 @@ async def test_request_cut_off_by_stop_may_be_repeated(monkeypatch: pytest.Monke
     assert start["status"] == 503
     assert (b"Retry-After", b"1") in start["headers"]
     assert "again" in json.loads(body["body"])["error"]["message"]
-
-
-async def test_pages_run_in_threads_or_on_the_loop() -> None:
-    pages = get_asgi_application()
-    status, headers, thread = await answered("/plain", pages)
-    assert status == 200
-    assert {"content-security-policy", "x-frame-options", "x-content-type-options"} <= headers.keys()
-    here = threading.current_thread().name
-    assert thread.decode() != here
-    assert (await answered("/awaits", pages))[2].decode() == here
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_sync_view_runs_on_the_bridge(ada: User) -> None:
-    assert (await answered("/counts"))[2] == b"1"
 
 
 async def test_endless_body_is_refused_while_coming() -> None:

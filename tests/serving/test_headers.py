@@ -23,9 +23,7 @@ ALWAYS = {
 
 
 @pytest.mark.django_db
-def test_pages_guess_and_look_up_nothing(
-    client: Client,
-) -> None:
+def test_pages_guess_and_look_up_nothing(client: Client) -> None:
     answer = client.get("/sign-in")
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert answer["X-Frame-Options"] == "DENY"
@@ -36,10 +34,7 @@ def test_pages_guess_and_look_up_nothing(
     assert answer.cookies
 
 
-OTHERS = (
-    "/healthz/stream",
-    "/diagrams",
-)  # a stream, and a frame of our pages
+OTHERS = ("/healthz/stream", "/diagrams")  # a stream, and a frame of our pages
 FAMILIES = {tuple(address.split("/")[1:3]): address for address in ADDRESSES if address not in OTHERS}
 PROGRAMS = ("/a2a", "/a2a/echo", "/a2a/echo/message:send", "/a2a/nobody/tasks/1", "/.well-known/agent-card.json", "/no")
 

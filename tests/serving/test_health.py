@@ -11,8 +11,6 @@ import pytest
 from django.conf import settings
 from django.test import AsyncClient
 
-from apps.housekeeping import processes
-from apps.housekeeping.models import ServerProcess
 from apps.operators import doctor
 from parley.serving import health
 from parley.serving.health import Check
@@ -128,18 +126,3 @@ async def test_parts_warn_and_hide_their_inside(checks: Callable[..., None]) -> 
     assert parts["database"] == health.UNREACHABLE
     assert set(parts) == {"status", "database", "migrations", "workers", "beat"}
     assert "hunter2" not in json.dumps(parts)
-
-
-def test_workers_are_ready_once_seen(transactional_db: None) -> None:
-    assert health.find_database()["workers"] == processes.NOT_SEEN[ServerProcess.Kind.WORKER]
-    for kind in ServerProcess.Kind:
-        processes.note_heartbeat(kind)
-    assert health.find_database() == all_well()
-
-
-async def test_doctors_stream_has_single_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "STREAM_SECONDS", 0.0)
-    answer: Any = await AsyncClient().get("/healthz/stream")
-    frames = [frame async for frame in answer.streaming_content]
-    assert len(frames) == health.STREAM_EVENTS
-    assert answer.headers["Content-Type"] == "text/event-stream"

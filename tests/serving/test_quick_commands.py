@@ -6,10 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from django.conf import settings
-from django.core.management import get_commands, load_command_class
 
-from parley.faces.commands import QuickCommand
 from tests.stack import ROOT
 
 LOADED = "import sys, django; django.setup(); print(*sys.modules)"
@@ -28,12 +27,7 @@ def test_commands_load_no_pages_or_unused_services() -> None:
     assert [name for name, is_unused in unused.items() if is_unused and name in loaded] == []
 
 
-def test_apps_commands_check_no_code_first() -> None:
-    ours = {name: app for name, app in get_commands().items() if app.startswith("apps.")}
-    assert len(ours) >= 13
-    assert [name for name, app in ours.items() if not isinstance(load_command_class(app, name), QuickCommand)] == []
-
-
+@pytest.mark.services("a process of its own", only=True)
 def test_start_scripts_of_0_1_go_on_working(tmp_path: Path) -> None:
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "config.settings", "DATA_DIR": str(tmp_path)}
     names = "from config.asgi import application; from config.celery import app; from config.uvicorn_http import *"

@@ -76,15 +76,6 @@ def test_taken_address_is_a_sentence(settings: Any) -> None:
                 call_command("serve")
 
 
-def test_connections_send_their_bytes_at_once() -> None:
-    with (
-        server.listen("127.0.0.1", 0) as listener,
-        socket.create_connection(listener.getsockname()),
-        listener.accept()[0] as accepted,
-    ):
-        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
 @pytest.mark.services("starts and kills processes, which are embedded here", only=True)
 def test_it_starts_ends_and_survives_a_kill() -> None:
     with stack.prepared(services={}, RUN_LEASE_SECONDS="2") as served:

@@ -3,26 +3,8 @@
 import re
 
 import httpx
-from django.contrib import admin
-from django.contrib.staticfiles.finders import get_finders
-from django.test import Client
-from django.urls import reverse
 
-from apps.accounts.models import User
-from parley.serving.static_files import StaticFiles
 from tests.stack import Stack
-
-
-def test_files_that_admin_names_are_collected(db: None, client: Client) -> None:
-    client.force_login(User.objects.create_superuser("root@example.org", "x"))
-    collected = {path for finder in get_finders() for path, _ in finder.list(StaticFiles.ignore_patterns)}
-    named = set()
-    for model in admin.site._registry:
-        page = client.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_add"), follow=True)
-        named |= set(re.findall(r'(?:src|href)="/static/([^"?#]+)"', page.text))
-    named |= set(re.findall(r'"/static/([^"?#]+)"', client.get("/admin/agents/agent/add/?kind=model").text))
-    assert len(named) > 10
-    assert named <= collected
 
 
 def test_files_are_compressed_cached_and_sent_in_part(server: Stack) -> None:

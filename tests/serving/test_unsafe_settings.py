@@ -82,13 +82,9 @@ def test_laptops_and_named_choices_are_not_refused(settings: Any, chosen: dict[s
     safety.refuse_unsafe_settings()
 
 
+@pytest.mark.services("a process of its own", only=True)
 @pytest.mark.parametrize(
-    "program",
-    [
-        ("-c", "import parley.asgi"),
-        ("-m", "celery", "-A", "parley", "worker"),
-    ],
-    ids=["web", "worker"],
+    "program", [("-c", "import parley.asgi"), ("-m", "celery", "-A", "parley", "worker")], ids=["web", "worker"]
 )
 def test_no_process_starts_serving_every_host(tmp_path: Path, program: tuple[str, ...]) -> None:
     done = run(*program, folder=tmp_path, ALLOWED_HOSTS="*")
@@ -99,6 +95,7 @@ def test_no_process_starts_serving_every_host(tmp_path: Path, program: tuple[str
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.services("a process of its own", only=True)
 def test_djangos_deployment_check_finds_nothing(tmp_path: Path) -> None:
     done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -7,8 +7,6 @@ import httpx
 import pytest
 
 from parley.terminal import client
-from parley.terminal.chat import Chat
-from parley.terminal.screen import Screen
 from tests.terminal.conftest import Type
 from tests.terminal.fake import SESSION, TASK, FakeParley, event, sent, status, task, token
 
@@ -139,37 +137,6 @@ def test_saved_files_overwrite_nothing_outside_or_inside(parley: Type, fake: Fak
         "evil-2.txt": b"content",
     }
     assert "evil.txt" in parley("chat", "bot", "hi").happened  # named, where nobody can be asked
-
-
-def test_foreign_links_are_printed_and_files_saved(parley: Type, fake: FakeParley, tmp_path: Path) -> None:
-    fake.on("GET", "/artifacts", delivered(url="https://other.example/a.pdf", filename="a.pdf"))
-    fake.on("GET", f"/artifacts/{TASK}/a/content", 404)
-    parts = [{"text": "Hello there"}, {"raw": "aGk=", "filename": "b.txt"}]
-    fake.on("GET", f"/tasks/{TASK}", task("completed") | {"status": {"message": {"parts": parts}}})
-    fake.answers([DONE])
-    done = parley("chat", "bot", "hi", "--save", "out")
-    assert (done.code, done.said) == (0, "Hello there\nhttps://other.example/a.pdf\n")
-    assert [(one.name, one.read_bytes()) for one in (tmp_path / "out").iterdir()] == [("b.txt", b"hi")]
-
-
-def test_same_words_are_printed_again(capsys: pytest.CaptureFixture[str]) -> None:
-    fake = FakeParley()
-    fake.agent()
-    fake.on("POST", "/sessions", sent() | {"task": None, "answer": {"parts": [{"text": "Hello"}]}})
-    fake.on("POST", f"/sessions/{SESSION}/messages", sent() | {"task": None, "answer": {"parts": [{"text": "Hello"}]}})
-    fake.on("GET", "/tasks", {"items": []})
-    conversation = Chat(client.Parley(client.Login("https://parley.example", "k"), fake), Screen(), "bot")
-    for _ in range(2):
-        conversation.say("hi", [])
-    assert capsys.readouterr().out == "Hello\nHello\n"
-
-
-def test_broken_bytes_and_events_are_one_sentence(parley: Type, fake: FakeParley) -> None:
-    fake.agent()
-    fake.on("POST", "/sessions", 422)
-    fake.answers([b"data: <html>\n\n"])
-    assert "refused" in parley("chat", "bot", "half \udcff").happened
-    assert parley("chat", "bot", "hi").code == client.UNREACHABLE
 
 
 def test_the_key_never_goes_to_another_server(parley: Type, fake: FakeParley) -> None:

@@ -26,33 +26,16 @@ def answer(monkeypatch: pytest.MonkeyPatch, question: JSON, *typed: str) -> JSON
         ({"type": "string", "enum": ["red", "blue"]}, ["green", "BLUE"], "blue"),
         ({"type": "integer", "oneOf": [{"const": 1, "title": "One"}, {"const": 2, "title": "Two"}]}, ["two"], 2),
         ({"type": "integer"}, ["2.5", "", "2"], 2),
-        ({"type": "number", "default": 1.5}, [""], 1.5),
-        ({"type": "number"}, ["nan", "1e999", "2"], 2),
+        ({"type": "number", "default": 1.5}, ["nan", ""], 1.5),
         ({"type": "object"}, ['{"n": NaN}', "[" * 100_000, '{"n": 1}'], {"n": 1}),
-        ({"type": "string", "oneOf": 7, "enum": "ab"}, ["Ulm"], "Ulm"),
         ({"type": "boolean"}, ["maybe", "y"], True),
         ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, ["a, c"], ["a", "c"]),
-        ({"type": "array", "items": {"type": "object"}}, ['[{"n": 1}]'], [{"n": 1}]),
     ],
 )
 def test_a_value_is_asked_for_until_it_fits(
     monkeypatch: pytest.MonkeyPatch, schema: JSON, typed: list[str], value: Any
 ) -> None:
     assert answer(monkeypatch, {"name": "it", "schema": schema}, *typed) == {"data": value}
-
-
-def test_forms_ask_in_the_agents_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = {"age": {"type": "integer"}, "name": {"type": "string"}, "note": {"type": "string"}}
-    schema = {"type": "object", "properties": fields, "required": ["name", "age"]}
-    question = {"name": "who", "schema": schema, "order": ["name", "age", "note"]}
-    assert answer(monkeypatch, question, "Ada", "36", "") == {"data": {"name": "Ada", "age": 36}}
-
-
-def test_wrong_forms_are_asked_as_far_as_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = {"type": "object", "properties": {"a": True, "b": {"anyOf": {"const": 1}}}, "required": 7}
-    question = {"name": "who", "schema": schema, "order": [["a"], "b", "c"]}
-    assert answer(monkeypatch, question, "1", "2") == {"data": {"b": "1", "a": "2"}}
-    assert answer(monkeypatch, {"name": "who", "schema": {"properties": [1]}}, "Ada") == {"text": "Ada"}
 
 
 def test_a_question_without_a_form_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,12 @@
 """What agents say is data: no terminal obeys it."""
 
-import io
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.terminal.screen import Screen, clean, file_name, one_line
+from parley.terminal.screen import clean, file_name, one_line
 from tests.terminal.conftest import Type
 from tests.terminal.fake import FakeParley, event, status, token
 
@@ -51,31 +50,3 @@ def test_every_way_to_the_screen_is_clean(parley: Type, fake: FakeParley) -> Non
     assert "\x07" not in done.said + done.happened
     fake.on("GET", "/agents", {"items": [{"slug": "a", "health": {"status": "ok"}, "name": evil, "description": evil}]})
     assert "\x1b" not in parley("agents").said
-
-
-class Tty(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_no_color_and_pipes_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-
-    def note(stream: io.StringIO) -> str:
-        Screen(happened=stream).note("working")
-        return stream.getvalue()
-
-    assert note(Tty()) != "working\n"
-    assert note(io.StringIO()) == "working\n"
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert note(Tty()) == "working\n"
-
-
-def test_narrow_terminal_shows_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("7a5c0000-0000-4000-8000-000000000000", "completed", "countdown", "2026-11-28T22:00", "Lift-off")]
-    for columns in ("40", "60", "200"):
-        monkeypatch.setenv("COLUMNS", columns)
-        Screen(said=(said := Tty())).table(rows)
-        assert said.getvalue().split() == list(rows[0])
-        assert max(map(len, said.getvalue().splitlines())) <= int(columns)

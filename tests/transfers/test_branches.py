@@ -38,14 +38,6 @@ def test_each_leaf_is_a_path_current_the_session(ada, echo):
     assert [(one.position, len(one.branches)) for one in points] == [(1, 2), (1, 2)]
 
 
-def test_a_branch_of_a_branch_continues_it(ada, echo):
-    chat = tree(a=None, A1="a", b="A1", B1="b", B2="b", B3="b", A="a")
-    import_file(ada.principal, echo, samples.as_bytes(chat))
-    found = sorted(map(words, Context.objects.all()))
-    assert found == [["a", "A"], ["a", "A1", "b", "B1"], ["a", "A1", "b", "B2"], ["a", "A1", "b", "B3"]]
-    assert all(projection.differences(one.pk) == [] for one in Context.objects.all())
-
-
 def test_damaged_and_surplus_branches_are_counted(ada, echo, monkeypatch):
     monkeypatch.setattr(shape, "MAX_BRANCHES", 2)
     chat = tree(a=None, A1="a", A2="a", A3="a", A="a")

@@ -5,10 +5,10 @@ import datetime
 import pytest
 from django.utils import timezone
 
-from apps.conversations.sessions import commands, deletion, marks
+from apps.conversations.sessions import deletion
 from apps.optional.transfers.importing import import_file
 from apps.record import projection, sync
-from apps.record.models import FAMILY, Context, Message
+from apps.record.models import Context, Message
 from apps.record.sync import Position
 from tests.transfers import samples
 
@@ -34,33 +34,6 @@ def test_session_and_messages_are_dated_as_they_were(ada, echo):
     said = Message.objects.filter(context=session).order_by("index").values_list("created_at", flat=True)
     assert seconds_after(*said, row.created_at, row.updated_at) == [0, 60, 0, 60]
     assert projection.differences(session) == []
-
-
-def test_undated_message_follows_the_one_before(ada, echo):
-    chat = samples.open_webui()
-    asked, _, answered = chat["chat"]["history"]["messages"].values()
-    asked["timestamp"], answered["timestamp"] = THEN.timestamp(), None
-    undated, future = chat, samples.chatgpt()
-    future["mapping"]["new"]["message"]["create_time"] = 4e9
-    first, second = imported(ada, echo, undated, future)
-    assert seconds_after(Context.objects.get(pk=first).updated_at) == [0]
-    assert Context.objects.get(pk=second).updated_at <= timezone.now()
-
-
-def test_new_sessions_are_above_imported_ones(ada, echo):
-    [old] = imported(ada, echo, samples.chatgpt())
-    newer = commands.create_session(ada.principal, echo, title="Newer").context
-    newest_first = Context.objects.of(ada.principal).filter(parent=None).order_by("-updated_at")
-    assert [one.pk for one in newest_first] == [newer.pk, old]
-    commands.rename_session(ada.principal, old, "Renamed")
-    assert [one.pk for one in newest_first.all()] == [old, newer.pk]
-    assert projection.differences(old) == []
-
-
-def test_imported_sessions_and_branches_count_as_read(ada, echo):
-    imported(ada, echo, samples.chatgpt())
-    rows = marks.with_marks(Context.objects.of(ada.principal).annotate(family=FAMILY), ada.principal)
-    assert [one.unread for one in rows] == [False, False]
 
 
 def test_synchronized_client_gets_imports_in_pages(ada, echo):

@@ -135,16 +135,6 @@ def test_deleted_exports_count_among_ten_a_day(ada):
     exports.start(ada.principal)
 
 
-def test_exports_beyond_the_limit_wait(ada, bob, started, monkeypatch):
-    monkeypatch.setattr(exports, "AT_ONCE", 1)
-    until = sql.database_time() + exports.LEASE
-    Export.objects.update(state=State.WORKING, fence=1, lease_until=until)
-    waiting = exports.start(bob.principal)
-    assert not exports.make(waiting.pk)
-    Export.objects.filter(owner=ada).update(state=State.FAILED)
-    made(waiting)
-
-
 def test_killed_export_job_is_followed_by_another(ada, started):
     Export.objects.update(state=State.WORKING, fence=1, lease_until=sql.database_time() + exports.LEASE)
     assert not exports.make(started.pk)

@@ -213,10 +213,6 @@ class TestCitations:
         text = "Warm\ue202turn0search0. \ue200\ue202turn0search0\ue202turn1news7\ue201"
         assert with_searches(text, [search]) == 'Warm [1](https://a.test/ "A").  [1](https://a.test/ "A")'
 
-    def test_entity_keeps_its_name(self):
-        city = '\ue200entity\ue202["city","Ulm","in Germany"]\ue201'
-        assert resolved([f"In {city}【x】"], {}) == ["In Ulm【x】"]
-
     @pytest.mark.parametrize("url", ["javascript:alert(1)", "https://a.test/)x](y", "https://a.test/ b"])
     def test_an_address_cannot_leave_its_link(self, url):
         [text] = resolved([CITE], {"content_references": [{"matched_text": CITE, "items": [{"url": url}]}]})
@@ -249,12 +245,6 @@ class TestCanvas:
         [found] = conversations([canvas(create, update(r"A\.", "B!", multiple=True), update(".*", "None"))])
         versions = [file for turn in found.turns for file in files(turn)]
         assert versions == [("Letter.md", "Dear A.\nBye, A."), ("Letter.md", "Dear B!\nBye, B!"), ("Letter.md", "None")]
-
-    def test_edit_with_a_pattern_is_counted(self):
-        create = ("create_textdoc", {"name": "tool", "type": "code/python", "content": "a" * 30})
-        [found] = conversations([canvas(create, update("(a+)+b", "x"), update("zzz", "y"))])
-        assert files(found.turns[-1]) == [("tool.py", "a" * 30)]
-        assert found.skipped["document_edits"] == 2
 
     def test_versions_beyond_the_room_are_not_kept(self, monkeypatch):
         monkeypatch.setattr(package, "MAX_DOCUMENTS", 15)

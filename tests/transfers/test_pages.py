@@ -253,13 +253,3 @@ def test_chosen_conversations_become_sessions(ada, ada_browser, echo, monkeypatc
     assert not Upload.objects.exists(), "it is not needed any more"
     again = shown(ada_browser, *(samples.chatgpt(name) for name in ("a", "b", "c")))
     assert (again.context["ready"], again.context["existing"]) == (1, 2)
-
-
-def test_wrong_files_are_refused(ada_browser, echo):
-    for wrong in (
-        {"agent": "echo"},
-        {"agent": "nobody", "file": SimpleUploadedFile("a.json", b"[]")},
-        {"agent": "echo", "file": SimpleUploadedFile("a.json", b"7")},
-        {"agent": "echo", "upload": "00000000-0000-0000-0000-000000000001", "step": "import"},
-    ):
-        assert ada_browser.post(ADDRESS, wrong).status_code == 422

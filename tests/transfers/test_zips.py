@@ -6,7 +6,6 @@ import io
 import struct
 import time
 import zipfile
-import zlib
 from collections.abc import Callable
 
 import pytest
@@ -42,28 +41,6 @@ def written(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED, comme
 def test_what_programs_write_is_read(files: dict[str, bytes], method: int, comment: bytes) -> None:
     archive = opened_zip(written(*files.items(), method=method, comment=comment))
     assert {name: archive.read(name, 99) for name in archive.entries} == files
-
-
-def test_long_content_is_read_whole() -> None:
-    content = b"".join(number.to_bytes(4) for number in range(500_000))
-    assert opened_zip(written(("a", content))).read("a", len(content)) == content
-
-
-def test_a_streamed_zip_with_zip64_is_read() -> None:
-    class Pipe(io.RawIOBase):
-        kept = b""
-
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: object) -> int:
-            self.kept += bytes(data)  # type: ignore[call-overload]
-            return len(bytes(data))  # type: ignore[call-overload]
-
-    pipe = Pipe()
-    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w", force_zip64=True) as file:
-        file.write(b"streamed")
-    assert opened_zip(with_zip64(pipe.kept)).read("a", 99) == b"streamed"
 
 
 def with_zip64(content: bytes, count: int | None = None) -> bytes:
@@ -160,15 +137,12 @@ def many_entries(number: int) -> bytes:
 
 
 HOSTILE: dict[str, Callable[[], bytes]] = {
-    "many": lambda: many_entries(49_999),
     "too many": lambda: many_entries(400_000),
     "another count": lambda: with_zip64(
         many_entries(1)[: -END.size] + END.pack(b"PK\5\6", 0, 0, 1, 1, 52, 36, 0), 400_000
     ),
     "many ends": lambda: b"PK\3\4" + b"PK\5\6" * 250_000,
-    "a bomb": lambda: written(("conversations.json", bytes(49 * SMALL))),
     "many bombs": lambda: written(*((f"{number}.json", bytes(SMALL)) for number in range(500))),
-    "nested": lambda: written(("file-a.png", zlib.compress(bytes(9 * SMALL)) * 100)),
 }
 
 
