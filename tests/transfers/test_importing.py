@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from apps.conversations.public_links import shares
 from apps.conversations.sessions import deletion
 from apps.limits.current import Exceeded
 from apps.optional.transfers import formats, importing, package
