@@ -305,7 +305,7 @@ def check_obstacles(principal: Principal, agent: Agent) -> None:
         limits.count_message(agent.pk)
     except LimitExceeded as exceeded:
         raise LimitReached(exceeded) from None
-    for check in added("send_obstacles"):
+    for check in added["send_obstacles"]:
         check(principal, agent)
 
 

@@ -186,7 +186,7 @@ def _end_turn(
     }
     log.renew_lease(ending.lease, values | ({"usage": ending.usage} if ending.usage else {}))
     if ending.usage:
-        for listener in added("usage_listeners"):
+        for listener in added["usage_listeners"]:
             listener(ending.lease.run_id, task, ending.fallback_id or task.agent_id, ending.usage)
     if ending.session is not None:
         log.remember(ending.session.changed, ending.session.forgotten)
@@ -298,7 +298,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         message[DELIVERED] = True
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
-        link = added("credential_link")(outcome)
+        link = added["credential_link"](outcome)
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
@@ -313,7 +313,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         payload["slot"] = slot
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if ending.child is None and payments.asks_anew(message):
-        added("payment_budgets")(task, event.index, payments.choices_in(payload.get("slot"), message))
+        added["payment_budgets"](task, event.index, payments.choices_in(payload.get("slot"), message))
     if link is not None:
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
@@ -362,7 +362,7 @@ def default_text(names: Sequence[str]) -> str:
 def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
     """Signatures are part of the event, so that a replay has the same."""
     whole = [(one, assemble_parts(log.chunks(one))) for one in made]
-    return {name: claims for sign in added("artifact_signers") for name, claims in sign(task, whole, inputs).items()}
+    return {name: claims for sign in added["artifact_signers"] for name, claims in sign(task, whole, inputs).items()}
 
 
 def _artifacts(task: Task, ending: Ending) -> list[Artifact]:

@@ -111,7 +111,7 @@ def sweep() -> int:
         publish(run_id)
         metrics.SWEPT["lost_runs" if state_of_run == Run.State.RUNNING else "unclaimed_runs"].inc()
     delegation.sweep_suspensions()
-    for further in added("sweeps"):
+    for further in added["sweeps"]:
         try:
             further()
         except Exception:
@@ -164,7 +164,7 @@ def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
         threading.Thread(target=beat.run, name="celery-beat", daemon=True),
     ]
     sweep()
-    for prepare in added("before_work"):
+    for prepare in added["before_work"]:
         prepare()
     for thread in threads:
         thread.start()

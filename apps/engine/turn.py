@@ -137,7 +137,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
-        lend=partial(added("credential_lender"), assignment),
+        lend=partial(added["credential_lender"], assignment),
         delegate=calls,
         effects=TaskEffects(assignment, recorder),
         approvals=TurnApprovals(assignment, recorder),
@@ -173,7 +173,7 @@ async def _run_agent(
             while True:
                 try:
                     with contained():
-                        outcome = await added("executors", assignment.agent.kind)(assignment, task, release_slot)
+                        outcome = await added["executors", assignment.agent.kind](assignment, task, release_slot)
                     break
                 except (AgentUnavailable, HandlerError):
                     if calls.is_used or not await hand_to_fallback(assignment, calls.recorder, task):

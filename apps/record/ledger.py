@@ -65,7 +65,7 @@ def writing(context: uuid.UUID | Context, *, lease: Lease | None = None, lock: b
                 raise
             log.write()
             return
-        added("restore_context")(row.pk)
+        added["restore_context"](row.pk)
 
 
 def unless_stale[T](write: Callable[[bool], T]) -> T:
@@ -278,7 +278,7 @@ class Ledger(Rows):
         if self._is_cleared:
             erase_context(context, self._base_index)
         if context.is_watched:
-            for listener in added("ledger_listeners"):
+            for listener in added["ledger_listeners"]:
                 listener(context, self.events)
         reached = context.pk, context.last_event, context.owner_id
         is_settled = any(event.settles for event in self.events if event.type == EventType.AGENT_STATUS)
@@ -286,7 +286,7 @@ class Ledger(Rows):
         settles = is_settled or self._lease is None  # what a run says on its way settles nothing
         transaction.on_commit(lambda: notifications.announce(*reached, wait=wait, settles=settles))
         if is_settled or any(event.answers for event in self.events if event.type == EventType.AGENT_MESSAGE):
-            for listener in added("answer_listeners"):
+            for listener in added["answer_listeners"]:
                 transaction.on_commit(partial(listener, context, self.events), robust=True)
         transaction.on_commit(self._count_events)
 
@@ -335,7 +335,7 @@ def erase_context(context: Context, upto: int) -> None:
 
     Rows of forks and accepted message ids stay: no message runs again. Unused files are deleted after the commit.
     """
-    stored = [part for prepare in added("before_erasure") for part in prepare(context) or ()]
+    stored = [part for prepare in added["before_erasure"] for part in prepare(context) or ()]
     led_here = Q(task__context=context) | Q(answer__context=context)
     Accepted.objects.filter(led_here).update(task=None, answer=None, claimed_until=None)
     _forget_inputs(context)
@@ -348,7 +348,7 @@ def erase_context(context: Context, upto: int) -> None:
     released = blobs.stored_files(stored).keys()
     with chain.erasing(context.pk):
         sql.execute('DELETE FROM record_event WHERE context_id = %s AND "index" <= %s', [context.pk, upto])
-    for forget in added("files_released"):
+    for forget in added["files_released"]:
         forget(context.owner_id, released)
     if released:
         transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)

@@ -159,7 +159,7 @@ def save_usage(lease: Lease, spent: UsageTotals) -> None:
     with write_transaction():
         if Run.objects.filter(pk=lease.run_id, fence=lease.fence).update(usage=spent.as_json):
             run = Run.objects.select_related("task").get(pk=lease.run_id)
-            for listener in added("usage_listeners"):
+            for listener in added["usage_listeners"]:
                 listener(run.pk, run.task, run.agent_id or run.task.agent_id, spent.as_json)
 
 

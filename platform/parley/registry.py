@@ -105,18 +105,19 @@ def parley_apps() -> list[ParleyApp]:
     return [app for app in apps.get_app_configs() if isinstance(app, ParleyApp)]
 
 
-ADDED: dict[tuple[str, ...], Any] = {}  # what was asked for already; tests put in something else
-
-
-def added(*name: str) -> Any:
-    """What apps add by the name: a tuple, a dictionary, or the one function. Raises LeftOut if no app has that.
+class Added(dict[Any, Any]):
+    """What apps add by a name: a tuple, a dictionary, or the one function. Raises LeftOut if no app has that.
 
     After a name the kind of agent may stand, so that no process imports what runs agents of other kinds; None if no
     app has that kind.
     """
-    if name not in ADDED:
-        ADDED[name] = _find(*name)
-    return ADDED[name]
+
+    def __missing__(self, asked: Any) -> Any:
+        found = self[asked] = _find(*asked) if isinstance(asked, tuple) else _find(asked)
+        return found
+
+
+added = Added()
 
 
 def _find(name: str, *kind: str) -> Any:

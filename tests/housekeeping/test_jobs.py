@@ -49,7 +49,7 @@ def test_worker_and_beat_are_seen_while_working(transactional_db: None) -> None:
         eventually(lambda: processes.missing() == {})
         row = ServerProcess.objects.get(kind=WORKER)
         assert (row.busy, row.waiting, row.capacity) == (0, 0, settings.RUNS_PER_PROCESS)
-        assert set(processes.next_runs()) == set(added("periodic_jobs"))
+        assert set(processes.next_runs()) == set(added["periodic_jobs"])
     eventually(lambda: not ServerProcess.objects.exists())
 
 
@@ -109,7 +109,7 @@ def test_unwritten_failures_are_counted_in_the_next() -> None:
 
 @pytest.fixture
 def _breaking_is_periodic(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(added("periodic_jobs"), "test.breaking", (600.0, breaking))
+    monkeypatch.setitem(added["periodic_jobs"], "test.breaking", (600.0, breaking))
 
 
 @pytest.mark.usefixtures("_breaking_is_periodic")
@@ -134,7 +134,7 @@ def test_asked_run_is_done_by_a_worker(worker: None, ada: User) -> None:
 
 def test_each_job_says_what_it_does(db: None) -> None:
     found = periodic.jobs()
-    assert {job.name for job in found} == set(added("periodic_jobs"))
+    assert {job.name for job in found} == set(added["periodic_jobs"])
     assert [job.name for job in found if not job.does] == []
 
 
@@ -170,7 +170,7 @@ def test_page_shows_jobs_and_missing_processes(admin_client: Client) -> None:
     )  # fmt: skip
     for address in (PAGE, PANEL):
         shown = admin_client.get(address).content.decode()
-        assert all(name in shown for name in added("periodic_jobs"))
+        assert all(name in shown for name in added["periodic_jobs"])
         assert shown.count("state-failed") == 2
         assert "gone.example.org:7" in shown
         assert processes.NOT_SEEN[BEAT] in shown

@@ -144,7 +144,7 @@ def title_key(context_id: uuid.UUID) -> uuid.UUID:
 def _record_usage(context_id: uuid.UUID, task: Task, used: Usage) -> None:
     totals = UsageTotals()
     count_usage(used.model, totals.add(used))
-    for listener in added("usage_listeners"):
+    for listener in added["usage_listeners"]:
         listener(title_key(context_id), task, task.agent_id, totals.as_json)
 
 
