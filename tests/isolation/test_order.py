@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from parley.asgi import ASYNC_PATH, application
+from parley.asgi import application
+from parley.serving.handlers import ASYNC_PATH
 from tests.isolation.addresses import Address, addresses, ids_of
 from tests.isolation.asking import run, scope_of
 from tests.isolation.gaps import places
