@@ -42,11 +42,15 @@ def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) 
     """Raises BadCredentials, also for a token of one agent or a peer at the front door or another door than A2A."""
     if not authorization:
         return ANONYMOUS, AGENT_BY_SLUG.one(slug) if slug else None
+    if found := authentication.API_KEY_HEADER.fullmatch(authorization):
+        prefix, secret = found.groups()
+        key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
+        return authentication.check_key(key, secret, request).principal, agent
     is_a2a = isinstance(request, OpenStream) or request.path_info.startswith("/a2a/")
     if slug and is_a2a and authentication.ACCESS_TOKEN_HEADER.match(authorization):
         claims = authentication.read_access_token(authorization, slug)
-        found = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug)
-        user, session, agent = found or (None, None, None)
+        nobody = None, None, None
+        user, session, agent = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug) or nobody
         return authentication.token_principal(user, session), agent
     if slug and is_a2a and (token := tokens.token_in(authorization)):
         return federated_caller(token, slug, is_open=isinstance(request, OpenStream))
@@ -58,9 +62,7 @@ def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) 
             None,
         )
         return authentication.check_access_token(request, granted, client, user), agent
-    prefix, secret = authentication.split_key(authorization)
-    key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
-    return authentication.check_key(key, secret, request).principal, agent
+    raise BadCredentials
 
 
 class FrontDoorRequest(ProtoMessage):

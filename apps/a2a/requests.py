@@ -76,10 +76,11 @@ class Message(ProtoMessage):
 
     def stored(self) -> JSON:
         """The stored form, without empty fields."""
+        given = self.model_dump(by_alias=True, exclude_unset=True)
         parts = [
-            {name: value for name, value in part.given().items() if value or name in PART_KINDS} for part in self.parts
+            {name: value for name, value in part.items() if value or name in PART_KINDS} for part in given["parts"]
         ]
-        return {name: value for name, value in (self.given() | {"parts": parts}).items() if value}
+        return {name: value for name, value in (given | {"parts": parts}).items() if value}
 
 
 AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 §11.1
@@ -142,7 +143,8 @@ def check_modes(agent: Agent, parts: list[JSON], accepted: list[str]) -> None:
 
     A client that accepts something other than a media type, such as `text`, accepts anything.
     """
-    check_taken(agent, parts)
+    if any("mediaType" in part for part in parts):
+        check_taken(agent, parts)
     modes = [mode.partition(";")[0].strip().lower() for mode in accepted]
     if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
         made = ", ".join(agent.output_modes)

@@ -127,7 +127,8 @@ async def read(request: HttpRequest, principal: Principal, limit: int = 0) -> by
 
     Raises BodyTooLarge, RequestAborted, and NotSigned if the signature covers another body.
     """
-    if (body := incoming(request)) is not None:
+    body = getattr(request, "scope", {}).get("body")
+    if isinstance(body, IncomingBody):
         try:
             await body.receive_whole(limit or limit_of(principal))
         except BodyTooLarge as error:

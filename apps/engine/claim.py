@@ -26,7 +26,7 @@ from apps.engine.assignment import (
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
 from apps.installation.models import Operation
-from apps.record import ledger, notifications, runs, wire
+from apps.record import ledger, notifications, runs
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import UnsupportedOperation
@@ -110,7 +110,7 @@ def _claim(
     version = uuid.UUID(pinned["version"]) if pinned else task.agent.current_version_id
     task.agent.current_version = versions.version_at(version) if version else None
     history = earlier_messages(context, before=given.message.index) if given.message.index > 1 else []
-    message = wire.stored_message(run.message, context)
+    message = run.message.stored(context)
     if not is_claimed:
         _begin_attempt(run, now, worker, _snapshot(run, given, message, history, skill), lock)
         _count_claim(run, now, is_lost)

@@ -97,7 +97,7 @@ class Turns:
 
     def choose(self) -> tuple[uuid.UUID, str] | None:
         """Reserve the run whose turn it is. Returns it with its lane; None if nothing waits."""
-        if limits.snapshot().has(Kind.RUNNING):
+        if Kind.RUNNING in limits.snapshot().names:
             with _one_at_a_time():
                 return self._reserve_of(Waiting.read())
         if time.monotonic() < self._kept_until and (chosen := self._reserve_of(self._waiting)):
@@ -137,7 +137,7 @@ class Turns:
         with self._lock:
             if len(self._served) > REMEMBERED:
                 self._served.clear()
-            self._served[lane] = self._served[Lane.read(lane).workspace] = next(self._count)
+            self._served[lane] = self._served[int(lane.partition(":")[0] or 0)] = next(self._count)
 
     def _is_turn(self, run: Run, now: datetime.datetime) -> bool:
         """May a message's own run be claimed without asking who else waits?"""
@@ -159,21 +159,18 @@ class Turns:
         self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
 
 
-def _is_free(run: Run, now: datetime.datetime) -> bool:
-    """Has no worker the run, and is none about to take it?"""
-    return run.state in (Run.State.QUEUED, Run.State.RUNNING) and (run.lease_until is None or run.lease_until < now)
-
-
 def _is_free_and_unlimited(run: Run, now: datetime.datetime) -> bool:
-    """May it start whoever else is at work? A lost run is counted already."""
+    """May it start whoever else is at work? No worker has it, and none is about to take it. A lost run is counted."""
+    if run.state not in (Run.State.QUEUED, Run.State.RUNNING) or (run.lease_until and run.lease_until >= now):
+        return False
     is_counted = run.state == Run.State.RUNNING or run.priority == Run.Priority.CONTINUED
-    return _is_free(run, now) and (is_counted or not has_limit(run.lane))
+    return is_counted or not has_limit(run.lane)
 
 
 def has_limit(lane: str) -> bool:
     """Is the number of runs at work limited in this lane? Then the end of one makes room for another."""
     known = limits.snapshot()
-    if not known.has(Kind.RUNNING):
+    if Kind.RUNNING not in known.names:
         return False
     workspace, agent, key = Lane.read(lane)
     return bool(known.limits(Kind.RUNNING, workspace, key, agent))

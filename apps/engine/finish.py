@@ -32,7 +32,7 @@ from apps.engine.accept import record_copy
 from apps.engine.output import MemoryChanges, store_large
 from apps.engine.questions import agent_message, asks_approval, overtaken, slot_of
 from apps.engine.sql import LATER_MESSAGE
-from apps.record import ledger, runs
+from apps.record import ledger
 from apps.record.content.parts import pieces_joined
 from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.execution import Run, Suspension
@@ -44,6 +44,7 @@ from apps.record.runs import Lease, has_unfinished_run
 from parley import db
 from parley.db.sql import NOW, corrected_time
 from parley.registry import added
+from parley.telemetry import tracing
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
@@ -248,7 +249,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         turn=ending.turn + 1,
         slot=overtaken(slot, waiting.parts) if slot and asks_approval(slot) else slot,
         memory=ending.memory,
-        traceparent=runs.queued_span(task.pk, ending.span),
+        traceparent=tracing.queue(task.pk, ending.span),
         queued_at=corrected_time(),
         **place,
     )

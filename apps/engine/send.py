@@ -48,6 +48,7 @@ from apps.engine.questions import asking_task
 from apps.engine.queue import publish
 from apps.engine.repeats import Sent, find_accepted
 from apps.installation.models import Activity
+from apps.limits import current as limits
 from apps.record import feed, ledger, lineage, lookup, projection, wire
 from apps.record.content import blobs
 from apps.record.content.composing import compose
@@ -75,7 +76,7 @@ async def send(
     Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
     is_free = not require_task and not message.get("taskId") and options.get("question") is None
-    if is_free and not accept.named_dependencies(message):
+    if is_free and not (message.get("metadata") and accept.named_dependencies(message)):
         choice = await _choose(principal, agent, message, options.get("finds_question", False))
         if choice is not None and choice.is_message:
             try:
@@ -85,7 +86,7 @@ async def send(
         if choice is not None:
             options["skill"], options["finds_question"] = choice.skill, choice.asked is not None
             options["question_index"] = options.get("question_index") or choice.asked
-    if payments.is_on() and not payments.is_rejected(message):
+    if message.get("metadata") and payments.is_on() and not payments.is_rejected(message):
         await _pay(principal, agent, message, options)
     since = feed.start_listening()
     # Chosen here, because `db.run` may try again.
@@ -344,7 +345,7 @@ def _claim_message(principal: Principal, agent: Agent, message: JSON) -> Sent | 
     """The earlier answer, or who gives it."""
     lookup.find_target(principal, agent, message)
     if not principal.is_known:
-        accept.check_obstacles(principal, agent)
+        accept.check_obstacles(limits.snapshot(), principal, agent)
         return Claim.OURS
     accepted = find_accepted(principal.sender, agent, message)
     if accepted is None:
@@ -365,7 +366,7 @@ def _earlier_answer(row: Message) -> Sent:
 
 
 def _claim_new_message(principal: Principal, agent: Agent, message: JSON) -> Claim:
-    accept.check_obstacles(principal, agent)
+    accept.check_obstacles(limits.snapshot(), principal, agent)
     try:
         with write_transaction():
             Accepted.objects.create(

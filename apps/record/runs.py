@@ -1,9 +1,8 @@
-"""What a run has beside the record, in four parts, in this order:
+"""What a run has beside the record, in three parts, in this order:
 
 1. Leases, by the database's clock, which all workers share.
 2. Notes for operators about what came too late.
 3. Usage: requests, tokens and costs by model.
-4. Traces: the span of a queued run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from apps.record.execution import Run
 from apps.record.sql import UNFINISHED_RUN
 from parley.db.sql import Now, write_transaction
 from parley.registry import added
-from parley.telemetry import tracing
 
 
 class LeaseLost(Exception):
@@ -161,8 +159,3 @@ def save_usage(lease: Lease, spent: UsageTotals) -> None:
             run = Run.objects.select_related("task").get(pk=lease.run_id)
             for listener in added["usage_listeners"]:
                 listener(run.pk, run.task, run.agent_id or run.task.agent_id, spent.as_json)
-
-
-def queued_span(task: uuid.UUID, parent: str) -> str:
-    """The traceparent of a new run of the task, below `parent`, a traceparent or "" (W3C Trace Context)."""
-    return tracing.queue("queue run", parent, {"parley.task": str(task)})

@@ -19,6 +19,7 @@ from django.db import connection
 
 from apps.accounts.principals import Principal
 from apps.record import wire
+from apps.record.content.strict_json import timestamp
 from apps.record.errors import TaskNotFound
 from apps.record.events import DELIVERED, JSON
 from apps.record.models import Artifact, Context, Message, Task, TaskState
@@ -110,7 +111,7 @@ def _text(
         said = None
     if said and said not in EMPTY and slot and slot not in EMPTY:
         said = wire.json_text(wire.with_slot(json.loads(said), json.loads(slot)))
-    status = f'{{"state":"{TaskState(state).wire}","timestamp":"{wire.timestamp(status_at)}"'
+    status = f'{{"state":"{TaskState(state).wire}","timestamp":"{timestamp(status_at)}"'
     status += f',"message":{said}}}' if said and said not in EMPTY else "}"
     text = f'{{"id":"{key}","contextId":{json.dumps(context_id, ensure_ascii=False)},"status":{status}'
     text += "" if artifacts is None else f',"artifacts":[{artifacts}]'

@@ -28,7 +28,7 @@ class ParleyApp(AppConfig):
     # Functions of any number of apps: when they are called, and with what
     ledger_listeners: Paths = ()  # in the transaction of new events of a watched context: the context, the events
     answer_listeners: Paths = ()  # after the commit of an answer, a task's end or question: the context, the events
-    send_obstacles: Paths = ()  # before a new message is recorded: the sender, the agent; raises a Refusal
+    send_obstacles: Paths = ()  # when limits are read: returns a `limits.current.Obstacle` of new messages, or None
     usage_listeners: Paths = ()  # in the transaction that ends a run with usage: run's key, task, agent's key, usage
     model_obstacles: Paths = ()  # awaited before a model is asked: cost and tokens of this use; raises AgentFailure
     before_erasure: Paths = ()  # before a context's rows are deleted: the context; may return stored parts to release

@@ -12,10 +12,9 @@ from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.errors import NotFound
 from apps.accounts.keys import KEYS_OF_PEOPLE, REVOKE, KeyRefused, make_key, rotate_key
 from apps.accounts.models import ApiKey, Workspace
-from apps.accounts.principals import KEYS, READ, WRITE, Principal
+from apps.accounts.principals import KEYS, READ, WRITE, MissingScope, Principal
 from apps.accounts.quotas import QuotaExceeded
 from apps.accounts.resources import NotNeeded
-from apps.accounts.rights import MissingScope
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
 

@@ -250,7 +250,7 @@ async def test_announcements_survive_races(monkeypatch, settings):
 
         with monkeypatch.context() as patched:
             patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
-            notifications._notify(notifications.REACHED, str(context), 3)  # after the commit, so it must not fail
+            notifications.notify(notifications.REACHED, str(context), 3)  # after the commit, so it must not fail
         assert reader._newest == 0
 
 

@@ -56,7 +56,7 @@ async def mcp(request: HttpRequest) -> HttpResponseBase:
             return HttpResponse(status=202)
         return await _answer(incoming, protocol.read_call(message, version, request.headers))
     except Exception as error:
-        challenges.asks_for(RESOURCE)
+        challenges.resource.set(RESOURCE)
         failed = failure(error, version, request_id)
         return json_response(failed.response, failed.status, dict(failed.headers))
 

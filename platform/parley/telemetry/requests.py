@@ -1,4 +1,4 @@
-"""What is known of each HTTP request: an id, a span of the caller's trace, metrics, and at its end a line in the log."""
+"""What is known of each HTTP request: an id, a span in the trace of its caller, metrics, and a line in the log."""
 
 from __future__ import annotations
 
