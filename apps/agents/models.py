@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -397,6 +398,11 @@ class AgentVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent}, version {self.number}"
+
+    @cached_property
+    def reference(self) -> dict[str, Any]:
+        """The reference that runs store."""
+        return {"version": str(self.pk), "number": self.number, "sha256": self.sha256}
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         if not self._state.adding:

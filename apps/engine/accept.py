@@ -19,6 +19,7 @@ from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import activity, cancel, payments, questions
+from apps.engine.output import agent_message
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
 from apps.engine.repeats import find_accepted
 from apps.installation import current
@@ -422,7 +423,7 @@ def _record_payment(log: Ledger, task: Task, paid: payments.Result) -> JSON | No
     """Record what became of a payment. Returns the slot of the next turn; None if the task asks again."""
     slot: JSON = task.slot or {}
     said = [text_part("The payment was made." if not paid.error else f"The payment failed: {paid.error}.")]
-    message = questions.agent_message(log, task, said, {})
+    message = agent_message(log, task, said, {})
     message["metadata"] |= payments.result_metadata(task, paid)
     working: JSON = {"state": TaskState.WORKING}
     if not paid.error:

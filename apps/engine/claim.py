@@ -10,6 +10,7 @@ import math
 import uuid
 from collections.abc import Callable
 
+from django.conf import settings
 from django.db.models import F
 
 from agentkit import Message as Said
@@ -25,7 +26,7 @@ from apps.engine.assignment import (
 )
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
-from apps.installation.models import Operation
+from apps.installation.models import Activity, Operation
 from apps.record import ledger, notifications, runs
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
@@ -35,7 +36,7 @@ from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Message, TaskState
 from apps.record.runs import Lease, LeaseLost
-from parley.db.sql import NOW, note_time
+from parley.db.sql import NOW, Now, note_time
 from parley.telemetry import metrics
 
 START_SECONDS = 60.0  # that a process of its own has to claim its run
@@ -92,7 +93,8 @@ def _claim(
     is_claimed = run.state == Run.State.RUNNING and run.worker == worker
     is_lost = run.state == Run.State.RUNNING and not is_claimed
     if not is_claimed:
-        if not activity.may_start(task.agent, operation):
+        is_held = operation is not None or task.agent.activity != Activity.ACTIVE
+        if is_held and not activity.may_start(task.agent, operation):
             return None  # resuming publishes it again
         is_suspect = is_lost and _runs_in_process(task.agent) and not _is_of_one_process(run.worker, worker)
         run.alone = run.alone or is_suspect
@@ -103,7 +105,7 @@ def _claim(
             _reserve(run, worker, now)
             metrics.LEASES_LOST[task.agent.slug].inc(is_lost)
             return RunsAlone(run.pk, worker)
-    given = delegation.original_run(run) if delegation.is_repeat(run) else run
+    given = delegation.original_run(run) if run.slot and delegation.is_repeat(run) else run
     if not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep tries again
     pinned = given.input.get("agent")  # all attempts use the first one's version
@@ -138,7 +140,7 @@ def _assignment(
         input_hash=run.input_hash,
         skill=skill,
         original=given if repeats else None,
-        decisions=questions.decided_in(run.slot),
+        decisions=questions.decided_in(run.slot) if run.slot else {},
         answered=run.slot if repeats and run.slot else {},
         asked_by=uuid.UUID(child) if child and not run.resumed else None,
         seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
@@ -203,6 +205,9 @@ def _has_called_tools(run: Run) -> bool:
     return Event.objects.filter(run=run.pk, type=EventType.AGENT_TOOL_CALL).exists()
 
 
+NO_MEMORY = digest_of({})
+
+
 def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill: str | None) -> JSON:
     """The turn's input, for later comparison. Memory is erased at the end, so the snapshot has only its digest.
 
@@ -214,7 +219,7 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
         "history": [message.message_id for message in history],
         "references": task.references,
         "slot": run.slot,
-        "memory": digest_of(run.memory),
+        "memory": digest_of(run.memory) if run.memory else NO_MEMORY,
     }
     options: JSON | None = None
     if given.input:
@@ -225,7 +230,7 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
         before = Run.objects.filter(task=task.pk, turn__lt=given.turn).order_by("-turn")
         options = before.values_list("input__options", flat=True).first()
     optional = {
-        "agent": versions.version_reference(version) if (version := task.agent.current_version) else None,
+        "agent": version.reference if (version := task.agent.current_version) else None,
         "session": digest_of(context.memory) if context.memory else None,
         "options": options,
         "skill": skill,
@@ -247,7 +252,8 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
             "input_hash": run.input_hash,
         }
         _take_lease(log, run, worker, values)
-        log.use_loaded(task, has_artifacts=not run.is_first)
+        # `attempt` cannot tell: a worker that gives a run back takes one off.
+        log.use_loaded(task, has_artifacts=run.turn > 1 or run.fence > 1)
         if task.state == TaskState.SUBMITTED:
             log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task.pk)
         started: JSON = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
@@ -270,7 +276,12 @@ def _take_lease(log: Ledger, run: Run, worker: str, values: JSON, *, dead: str =
     elif run.state != Run.State.QUEUED:
         raise LeaseLost
     run.fence += 1
-    lease = {"state": Run.State.RUNNING, "fence": run.fence, "worker": worker, "lease_until": runs.lease_end()}
+    lease = {
+        "state": Run.State.RUNNING,
+        "fence": run.fence,
+        "worker": worker,
+        "lease_until": Now(settings.RUN_LEASE_SECONDS),
+    }
     log.acquire_lease(Lease(run.pk, run.fence), held, lease | values)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
+from django.conf import settings
 from django.db import transaction
 
 from agentkit import (
@@ -29,8 +30,8 @@ from agentkit.outcomes import NO_ANSWER
 from apps.agents.models import Agent
 from apps.engine import payments
 from apps.engine.accept import record_copy
-from apps.engine.output import MemoryChanges, store_large
-from apps.engine.questions import agent_message, asks_approval, overtaken, slot_of
+from apps.engine.output import MemoryChanges, agent_message, store_large
+from apps.engine.questions import asks_approval, overtaken, slot_of
 from apps.engine.sql import LATER_MESSAGE
 from apps.record import ledger
 from apps.record.content.parts import pieces_joined
@@ -39,7 +40,7 @@ from apps.record.execution import Run, Suspension
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
-from apps.record.projection import Author, assemble_parts
+from apps.record.projection import AUTHOR_KEY, Author, assemble_parts
 from apps.record.runs import Lease, has_unfinished_run
 from parley import db
 from parley.db.sql import NOW, corrected_time
@@ -117,18 +118,6 @@ class Ending:
         """Will the turn start again, after the answer to a child's question or about a tool call?"""
         return self.child is not None or (isinstance(self.outcome, InputRequired) and self.outcome.repeats)
 
-    @property
-    def result(self) -> str:
-        """The task's state by the outcome, or "interrupted" or "ongoing"; for metrics."""
-        if self.outcome is None:
-            return "interrupted"
-        return "ongoing" if isinstance(self.outcome, Ongoing) else STATES[type(self.outcome)].value
-
-    @property
-    def reason(self) -> str:
-        """The code of a failure; "" for what is none."""
-        return str(self.outcome.code) if isinstance(self.outcome, Failed) else ""
-
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """Record the end of the turn of `message`. Returns the next turn's run, to publish.
@@ -145,8 +134,10 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
             return _end_turn(log, ended, later, ending, artifacts)
 
     if _writes_only_events(ending):
-        is_newest = _has_only_begun(task, message, ending) or LATER_MESSAGE.one(task.pk, message.index) is None
-        if is_newest:
+        # Nothing was recorded after the message, as far as is known, but the start of this run? If others have written
+        # meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
+        has_only_begun = ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS
+        if has_only_begun or LATER_MESSAGE.one(task.pk, message.index) is None:
             return ledger.unless_stale(write)
     return write(True)
 
@@ -154,19 +145,13 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
 FIRST_EVENTS = 2  # that a task's first claim records: its state and the start of its run
 
 
-def _has_only_begun(task: Task, message: Message, ending: Ending) -> bool:
-    """Was nothing recorded after the message, as far as is known, but the start of this run?
-
-    If others have written meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
-    """
-    return ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS
-
-
 def _writes_only_events(ending: Ending) -> bool:
     """Needs the end no other rows than those of its events and its run?"""
     outcome = ending.outcome
     if outcome is None or isinstance(outcome, Ongoing) or ending.child is not None or ending.turn > 1:
         return False
+    if isinstance(outcome, Completed) and not outcome.metadata:
+        return not ending.usage
     return not ending.usage and not payments.speaks_of_payment(outcome)
 
 
@@ -286,16 +271,19 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    text, is_silent = _answer_text(task, made), _is_silent(task, outcome)
-    made_up = "" if is_silent else default_text([one.name for one in made if one.name])
+    is_remote = task.agent.kind == Agent.Kind.REMOTE
+    text, is_silent = _answer_text(task, made), is_remote and _is_silent(outcome)
+    made_up = "" if text or is_silent else default_text([one.name for one in made if one.name])
     said = parts or [{"text": words} for words in [text or made_up] if words]
     message = agent_message(log, task, said, outcome.message_metadata)
-    message["metadata"] |= payments.metadata_of(task)
+    if settings.PAYMENTS_FACILITATOR:
+        message["metadata"] |= payments.metadata_of(task)
     if ending.child is not None:
         message["metadata"] |= payments.passed_on(ending.child)
-    elif task.agent.kind == Agent.Kind.REMOTE:
+    elif is_remote:
         payments.note_receipt(task, message)
-    if not payments.is_spoken_of(message["metadata"]) and _is_delivered(message["parts"], made):
+    is_plain = message["metadata"].keys() == {AUTHOR_KEY}
+    if (is_plain or not payments.is_spoken_of(message["metadata"])) and _is_delivered(message["parts"], made):
         message[DELIVERED] = True
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
@@ -311,9 +299,10 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         if payments.asks_payment(slot):
             slot = payments.asked_of(task, slot)
             message["metadata"] |= payments.question_metadata(slot)
+            is_plain = False
         payload["slot"] = slot
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
-    if ending.child is None and payments.asks_anew(message):
+    if ending.child is None and not is_plain and payments.asks_anew(message):
         added["payment_budgets"](task, event.index, payments.choices_in(payload.get("slot"), message))
     if link is not None:
         log.extra_rows.append(link.request(task, event.at))
@@ -337,7 +326,8 @@ def _answer_text(task: Task, made: Sequence[Delivered]) -> str:
         return ""
     if task.agent.kind != Agent.Kind.REMOTE and answers[0].name not in ("", ANSWER):
         return ""
-    match pieces_joined(answers[0].parts):
+    parts = answers[0].parts
+    match pieces_joined(parts) if len(parts) > 1 else parts:
         case [{"text": str(text), **others}] if "filename" not in others and len(text) <= MAX_ANSWER_LENGTH:
             return text.strip()
     return ""
@@ -351,7 +341,8 @@ def _is_delivered(said: list[JSON], made: Sequence[Delivered]) -> bool:
 
 def _contents(parts: list[JSON]) -> list[JSON]:
     """The parts without media types, with pieces of text joined and stripped."""
-    joined = ({name: value for name, value in part.items() if name != "mediaType"} for part in pieces_joined(parts))
+    whole = pieces_joined(parts) if len(parts) > 1 else parts
+    joined = ({name: value for name, value in part.items() if name != "mediaType"} for part in whole)
     return [{**part, "text": part["text"].strip()} if "text" in part else part for part in joined]
 
 
@@ -376,16 +367,16 @@ def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
         return []
     streamed = [tokens.text] if tokens else None
     given = [one for one in outcome.artifacts if not tokens or [part.get("text") for part in one.parts] != streamed]
-    if not given and not ending.streamed and not _is_silent(task, outcome):
+    is_remote = task.agent.kind == Agent.Kind.REMOTE
+    if not given and not ending.streamed and not (is_remote and _is_silent(outcome)):
         given = [Artifact(outcome.parts or [{"text": NO_ANSWER}], name=ANSWER)]
     stored = [store_large(task.workspace_id, [dict(part) for part in one.parts]) for one in given]
     return [dataclasses.replace(one, parts=cast(list[Part], parts)) for one, parts in zip(given, stored, strict=True)]
 
 
-def _is_silent(task: Task, outcome: Outcome) -> bool:
-    """Did a remote agent complete its task without a word? Nothing is put into its mouth."""
-    is_remote = task.agent.kind == Agent.Kind.REMOTE
-    return is_remote and isinstance(outcome, Completed) and not outcome.parts
+def _is_silent(outcome: Outcome) -> bool:
+    """Is a task completed without a word? Nothing is put into the mouth of a remote agent."""
+    return isinstance(outcome, Completed) and not outcome.parts
 
 
 def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str, code: str = WORKER_LOST) -> uuid.UUID | None:

@@ -39,7 +39,7 @@ from agentkit.errors import HostSignal, contained
 from agentkit.runner import interrupt
 from apps.agents.models import Agent
 from apps.engine.assignment import Assignment, ReleaseSlot
-from apps.engine.loading import handler_at, handler_of
+from apps.engine.loading import handler_at, load
 from parley.telemetry import logs
 
 log = logging.getLogger("parley.engine")
@@ -130,21 +130,24 @@ def health_problem(agent: Agent) -> str:
 
 
 async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> Outcome:
-    """Let the agent's handler take one turn. Its exceptions pass through, as below."""
+    """Let the agent's handler take one turn. Its exceptions pass through; the caller contains them."""
     return await _call(drive, assignment.agent, task)
 
 
 async def decide_skill(agent: Agent, message: Message) -> Decision:
-    return await _call(agentkit.decide, agent, message)
+    with contained():
+        return await _call(agentkit.decide, agent, message)
 
 
 async def select_response_type(agent: Agent, message: Message, task: ExistingTask | None) -> ResponseType:
-    return await _call(runner.select_response_type, agent, message, task)
+    with contained():
+        return await _call(runner.select_response_type, agent, message, task)
 
 
 async def answer(agent: Agent, message: Message, **arguments: Any) -> Answer:
     """Let the agent's handler answer with a message; `arguments` as in `agentkit.answer`."""
-    return await _call(agentkit.answer, agent, message, **arguments)
+    with contained():
+        return await _call(agentkit.answer, agent, message, **arguments)
 
 
 async def _call[T](method: Callable[..., Awaitable[T]], agent: Agent, *arguments: Any, **named: Any) -> T:
@@ -154,8 +157,7 @@ async def _call[T](method: Callable[..., Awaitable[T]], agent: Agent, *arguments
         loop.set_task_factory(_contained_task)
     inside = _in_agent.set(True)
     try:
-        with contained():
-            return await method(await handler_of(agent), *arguments, executor=loan, **named)
+        return await method((await load(agent)).handler, *arguments, executor=loan, **named)
     finally:
         _in_agent.reset(inside)
         for call in loan.calls:

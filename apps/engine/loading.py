@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import datetime
 import importlib
+import inspect
 import logging
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import cache_from_source
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,8 @@ from types import ModuleType
 from django.conf import settings
 from django.utils import timezone
 
-from agentkit import HandlerError, SkillHandler, load_handler
+from agentkit import HandlerError, ResponseType, SkillHandler, load_handler
+from agentkit.runner import constant_response_type
 from apps.agents.models import Agent
 
 log = logging.getLogger("parley.engine")
@@ -33,11 +35,26 @@ type Files = dict[str, tuple[int, int]]
 
 @dataclass(slots=True)
 class Loaded:
-    """`at`: when its files were last found to be those of `files`."""
+    """A handler, and what need not be asked of it for each message.
+
+    Attributes:
+        at: when its files were last found to be those of `files`.
+        always_task: is each message that names no skill answered by a task, and is there no skill to choose?
+    """
 
     handler: SkillHandler
     files: Files
     at: datetime.datetime
+    always_task: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind = type(self.handler)
+        has_constant_skills = not isinstance(inspect.getattr_static(kind, "skills"), property)
+        chooses = not has_constant_skills or len(kind.skills) > 1 or kind.negotiate is not SkillHandler.negotiate
+        try:
+            self.always_task = not chooses and constant_response_type(self.handler) is ResponseType.TASK
+        except HandlerError:  # of which the task tells
+            self.always_task = False
 
 
 _loaded: dict[str, Loaded] = {}
@@ -56,23 +73,24 @@ def handler_at(path: str) -> SkillHandler:
 
 
 async def handler_of(agent: Agent) -> SkillHandler:
+    """The agent's handler. Raises agentkit.HandlerError."""
+    return (await load(agent)).handler
+
+
+async def load(agent: Agent) -> Loaded:
     """The agent's handler, imported in a thread because that may take seconds. Raises agentkit.HandlerError."""
-    known = _loaded.get(agent.handler)
-    if known is None:
-        return await asyncio.to_thread(handler_at, agent.handler)
-    if settings.EMBEDDED and _was_saved_since(agent, known.at):
-        await asyncio.to_thread(_reload, agent.handler)
-    return handler_at(agent.handler)
+    if agent.handler not in _loaded:
+        await asyncio.to_thread(handler_at, agent.handler)
+    elif settings.EMBEDDED:
+        saved = vars(agent).get("updated_at")  # not where a query left it out
+        if saved is not None and saved > _loaded[agent.handler].at:
+            await asyncio.to_thread(_reload, agent.handler)
+    return _loaded[agent.handler]
 
 
 def forget() -> None:
     """For tests: load all handlers again."""
     _loaded.clear()
-
-
-def _was_saved_since(agent: Agent, at: datetime.datetime) -> bool:
-    saved = vars(agent).get("updated_at")  # not where a query left it out
-    return saved is not None and saved > at
 
 
 def _reload(path: str) -> None:

@@ -38,6 +38,7 @@ from agentkit import (
 from agentkit.errors import Escaped
 from agentkit.outcomes import CLARIFY, REJECTED
 from agentkit.runner import NeedsTask, constant_response_type, selector_takes_task
+from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
@@ -159,7 +160,10 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
     if agent.kind != Agent.Kind.HOSTED:
         return None
     try:
-        handler = await loading.handler_of(agent)
+        loaded = await loading.load(agent)
+        if loaded.always_task and SKILL_ID not in message.get("metadata", ()):
+            return None
+        handler = loaded.handler
         response_type = constant_response_type(handler)
     except HandlerError:
         return None

@@ -121,7 +121,7 @@ class WorkerProcess:
 
     def claim_and_wait(self, run_id: uuid.UUID) -> bool:
         """Claim this run and begin it. Returns False if this process is full or closing; then ask another."""
-        return self._claim_soon(run_id, claim).result()
+        return self.claim_soon(run_id, claim).result()
 
     def execute_alone(self, run_id: uuid.UUID, worker: str) -> Future[None]:
         """Claim the run that is reserved under this name, and nothing after it. Done when the run has ended here."""
@@ -135,11 +135,12 @@ class WorkerProcess:
             self._begin(assignment)
             await asyncio.wait([self._active[str(assignment.lease.run_id)].work])
 
-    def claim_soon(self, run_id: uuid.UUID) -> Future[bool]:
-        """Claim this run, or the one whose turn it is, without blocking the thread. Returns as `claim_and_wait`."""
-        return self._claim_soon(run_id, self._turns.claim)
+    def claim_soon(self, run_id: uuid.UUID, take: Take | None = None) -> Future[bool]:
+        """Claim this run, by default or the one whose turn it is, without blocking the thread.
 
-    def _claim_soon(self, run_id: uuid.UUID, take: Take) -> Future[bool]:
+        Returns as `claim_and_wait`.
+        """
+        take = take or self._turns.claim
         if self._watchdog.is_stuck:
             return _delayed_refusal()
         if self._slots.take():
@@ -418,18 +419,18 @@ _worker = Singleton(WorkerProcess)
 
 
 def current_worker() -> WorkerProcess:
-    return _worker.get()
+    return _worker.made or _worker.get()
 
 
 def current_load() -> Load:
     """What this process carries. It does not start the event loop of a process that has had no run."""
-    worker = _worker.peek()
+    worker = _worker.made
     return worker.load if worker is not None else Load(0, 0, settings.RUNS_PER_PROCESS)
 
 
 def call_on_loop(call: Callable[[], object]) -> None:
     """Call it from the event loop of this process's runs, which shows that it lives; at once, if there was no run."""
-    worker = _worker.peek()
+    worker = _worker.made
     if worker is None:
         call()
     else:

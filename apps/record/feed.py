@@ -18,6 +18,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Concatenate, NamedTuple
 
 from django.conf import settings
@@ -72,7 +73,7 @@ async def growth(
     hub = running_hub()
     reached = after
     with hub.reader(context_id) as reader:
-        if not hub.has_listened_since(since):
+        if since is None or not hub.has_listened_since(since):
             yield reached
         while True:
             beyond = reader.settled_beyond(reached) if settled else reader.grown_beyond(reached, at_once=True)
@@ -130,12 +131,12 @@ class Turns:
         self._wake_some()
 
 
+@dataclass(slots=True)
 class Bell:
     """What streams wait for."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._waiting: dict[asyncio.Future[None], str] = {}  # their callers
+    _turns: Turns
+    _waiting: dict[asyncio.Future[None], str] = field(default_factory=dict)  # their callers
 
     async def wait(self, *, at_once: bool = False) -> None:
         """Wait for `ring`; a stream wakes when it is its turn, unless `at_once`."""
@@ -154,7 +155,8 @@ class Bell:
             del waiting[waiter]
             if not waiter.done():
                 waiter.set_result(None)
-        self._turns.wake(waiting)
+        if waiting:
+            self._turns.wake(waiting)
 
 
 class Announced(NamedTuple):
@@ -164,17 +166,19 @@ class Announced(NamedTuple):
     settled: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class Reader:
     """Follows one context for all its followers in this event loop: those that keep up share each read."""
 
-    def __init__(self, context_id: uuid.UUID, announced: Announced, turns: Turns) -> None:
-        self.context_id = context_id
-        self.followers = 0
-        self._newest, self._settled = announced
-        self._grown, self._may_have_settled = Bell(turns), Bell(turns)
-        self._recent: list[Event] = []  # the newest that were read, without a gap
-        self._was_read = False  # since the last `forget`
-        self._reads: dict[tuple[Hashable, int], asyncio.Task[list[Event]]] = {}  # under way
+    context_id: uuid.UUID
+    _grown: Bell
+    _may_have_settled: Bell
+    _newest: int = 0  # the highest index that was announced
+    _settled: int = 0  # the highest by which a task may have settled
+    followers: int = 0
+    _recent: list[Event] = field(default_factory=list)  # the newest that were read, without a gap
+    _was_read: bool = False  # since the last `forget`
+    _reads: dict[tuple[Hashable, int], asyncio.Task[list[Event]]] = field(default_factory=dict)  # under way
 
     def notify(self, index: int, settles: bool = True) -> None:
         """The context has reached `index`."""
@@ -312,10 +316,12 @@ class Hub:
         key = str(context_id)
         with self._lock:
             announced = self._recent.get(key, Announced())
-            reader = self._readers.setdefault(key, Reader(context_id, announced, self.turns))
+            reader = self._readers.get(key) or Reader(context_id, Bell(self.turns), Bell(self.turns), *announced)
+            self._readers[key] = reader
         reader.followers += 1
         metrics.FOLLOWERS["context"].inc()
-        self._start_poll()
+        if self._poll is None or self._poll.done():
+            self._start_poll()
         try:
             yield reader
         finally:
@@ -331,7 +337,8 @@ class Hub:
             for topic in subscription.topics:
                 self._subscriptions.setdefault(topic, set()).add(subscription)
         metrics.FOLLOWERS["subscription"].inc()
-        self._start_poll()
+        if self._poll is None or self._poll.done():
+            self._start_poll()
         try:
             yield subscription
         finally:
@@ -371,8 +378,7 @@ class Hub:
                 subscription.notify(uuid.UUID(context_id), index)
 
     def _start_poll(self) -> None:
-        if self._poll is None or self._poll.done():
-            self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
+        self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
 
     async def _poll_while_followed(self) -> None:
         db.caller.set("feed")  # not who happened to follow first

@@ -17,10 +17,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, models, transaction
 from django.db.models import Q
 
-from apps.record import chain, notifications, runs
+from apps.record import chain, notifications
 from apps.record.content import blobs
 from apps.record.events import EventType, Opening
 from apps.record.execution import Accepted, Run
@@ -29,7 +30,7 @@ from apps.record.projection import NO_PART_OF_REPLAY, Rows, fold
 from apps.record.runs import Lease, LeaseLost
 from apps.record.sql import ARTIFACTS_IN_STATE, CHUNKS, CONTEXT, TASK_OF_CONTEXT
 from parley.db import sql
-from parley.db.sql import CLOCK_SQL, NOW, Update, corrected_time, note_time, time_from, write_transaction
+from parley.db.sql import CLOCK_SQL, NOW, Now, Update, corrected_time, note_time, time_from, write_transaction
 from parley.registry import added
 from parley.telemetry import metrics
 
@@ -153,7 +154,7 @@ class Ledger(Rows):
     def renew_lease(self, lease: Lease, values: dict[str, Any] | None = None) -> None:
         """Write on behalf of a run: set these values on it, or extend its lease. The write raises LeaseLost."""
         held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
-        self.acquire_lease(lease, held, values or {"lease_until": runs.lease_end()})
+        self.acquire_lease(lease, held, values or {"lease_until": Now(settings.RUN_LEASE_SECONDS)})
         self._wait = notifications.SOON
 
     def acquire_lease(self, lease: Lease, where: dict[str, Any], values: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 
 from agentkit import Completed, Outcome, Usage
@@ -21,7 +20,7 @@ from agentkit.emissions import CUT_OFF, FINISH_REASON
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.sql import UNFINISHED_RUN
-from parley.db.sql import Now, write_transaction
+from parley.db.sql import write_transaction
 from parley.registry import added
 
 
@@ -35,11 +34,6 @@ class Lease:
 
     run_id: uuid.UUID
     fence: int
-
-
-def lease_end() -> Now:
-    """The end of a lease taken or extended now, for an update."""
-    return Now(settings.RUN_LEASE_SECONDS)
 
 
 def has_unfinished_run(task: uuid.UUID) -> bool:

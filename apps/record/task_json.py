@@ -69,7 +69,7 @@ def find_settled(task: uuid.UUID, history_length: int | None = None) -> str | No
     found = select(f"task.id = %s AND task.state IN ({settled})", [task], history_length=history_length)
     if not found and not Task.objects.filter(pk=task).exists():
         raise TaskNotFound
-    return found[0].json if found else None
+    return _text(found[0].pk, found[0].status_at, *found[0].columns) if found else None
 
 
 def load(task: uuid.UUID, history_length: int | None = None) -> str:

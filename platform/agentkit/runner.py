@@ -187,20 +187,17 @@ class _Turn:
 
     async def take(self) -> Any:
         with contained():  # before the event loop sees it
-            return await self._take()
-
-    async def _take(self) -> Any:
-        if self.task.skill is None:
-            chosen = await choose_skill(self.handler, self.task, self.executor)
-            if isinstance(chosen, InputRequired | Rejected):
-                return chosen
-            self.task = chosen
-            if chosen.skill is not None and len(self.handler.skills) > 1:
-                await chosen.say(SkillChosen(chosen.skill))
-        if self.task.slot is not None and _has_own(self.handler, "on_input_received"):
-            return await self.run(self.handler.on_input_received, *slot_for(self.handler, self.task))
-        method = self.handler.skill_methods.get(self.task.skill or "", "on_request")
-        return await self.run(getattr(self.handler, method))
+            if self.task.skill is None:
+                chosen = await choose_skill(self.handler, self.task, self.executor)
+                if isinstance(chosen, InputRequired | Rejected):
+                    return chosen
+                self.task = chosen
+                if chosen.skill is not None and len(self.handler.skills) > 1:
+                    await chosen.say(SkillChosen(chosen.skill))
+            if self.task.slot is not None and _has_own(self.handler, "on_input_received"):
+                return await self.run(self.handler.on_input_received, *slot_for(self.handler, self.task))
+            method = self.handler.skill_methods.get(self.task.skill or "", "on_request")
+            return await self.run(getattr(self.handler, method))
 
     async def run(self, method: Callable[..., Any], *slot: Any) -> Any:
         """Calls a method and returns its result. What it yields is emitted, or is the outcome."""

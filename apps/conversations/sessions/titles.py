@@ -52,9 +52,11 @@ def ask_for_title(context: Context, events: Sequence[Event]) -> None:
     """An answer listener (`parley.registry`)."""
     if not settings.MODEL_TITLES or context.owner_id is None or context.parent_task is not None:
         return
-    default = current.snapshot().default
-    if default.is_usable and default.names_sessions:
-        db.later(_publish, context.pk)
+    known = current.snapshot()
+    if known.endpoints or settings.LLM_MODEL:
+        default = known.default
+        if default.is_usable and default.names_sessions:
+            db.later(_publish, context.pk)
 
 
 def _publish(context_id: uuid.UUID) -> None:
