@@ -35,7 +35,8 @@ def authenticate(authorization: str, slug: str, request: HttpRequest) -> tuple[P
         raise
     if address is not None:
         limits.count_request(principal, address)
-    return principal, check_access(principal, agent) if slug else None
+    is_open = agent is not None and agent.is_open_to(principal)
+    return principal, agent if is_open or not slug else check_access(principal, agent)
 
 
 def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) -> tuple[Principal, Agent | None]:

@@ -56,13 +56,15 @@ async def authenticate_request(request: HttpRequest, slug: str, resource: str = 
     """Raises as `authenticate`. An empty slug means the front door. `resource`: the path of another door."""
     challenges.resource.set(resource or (f"/a2a/{slug}" if slug else "/a2a"))
     authorization, address = request.headers.get("Authorization", ""), str(request.META.get("REMOTE_ADDR", ""))
-    db.caller.set(quotas.presumed_key(authorization, address))
+    presumed = quotas.presumed_key(authorization, address)
+    db.caller.set(presumed)
     try:
         principal, agent = await db.run(authenticate, authorization, slug, request)
     except BadCredentials as refusal:
         await db.run(refusals.count_key, authorization, request, refusal.reason)
         raise
-    quotas.note_verified(authorization)
+    if presumed != authorization:
+        quotas.note_verified(authorization)
     db.caller.set(principal.sender or address_key(address))
     return AuthenticatedRequest(request, principal, agent, address)
 

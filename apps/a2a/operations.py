@@ -145,7 +145,8 @@ async def _send(call: Call) -> JSON | str | Updates:
     A stream begins with the task as it was when the message arrived.
     Raises PushNotificationNotSupported, ContentTypeNotSupported, and what `send` raises.
     """
-    agent = call.agent
+    agent = call.named_agent
+    assert agent is not None, "it is none of DOOR_OPERATIONS"
     if call.is_stream:
         _require_streaming(agent)
     request = await bodies.work_on(len(call.request.body), SendMessageRequest.read, call.params, agent)
@@ -154,7 +155,9 @@ async def _send(call: Call) -> JSON | str | Updates:
     if webhook is not None:
         check_webhooks(agent)
     message = request.message.stored()
-    check_modes(agent, message["parts"], configuration.accepted_output_modes or [])
+    modes = configuration.accepted_output_modes or []
+    if modes or any("mediaType" in part for part in message["parts"]):
+        check_modes(agent, message["parts"], modes)
     if webhook is not None:
         await webhooks.vet_url(webhook, "configuration.taskPushNotificationConfig.url")
         extra_writes = webhooks.create_with_task(webhook, call.version, call.check)

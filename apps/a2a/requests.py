@@ -143,8 +143,7 @@ def check_modes(agent: Agent, parts: list[JSON], accepted: list[str]) -> None:
 
     A client that accepts something other than a media type, such as `text`, accepts anything.
     """
-    if any("mediaType" in part for part in parts):
-        check_taken(agent, parts)
+    check_taken(agent, parts)
     modes = [mode.partition(";")[0].strip().lower() for mode in accepted]
     if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
         made = ", ".join(agent.output_modes)

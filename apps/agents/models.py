@@ -327,7 +327,7 @@ class Agent(models.Model):
 
     def is_open_to(self, principal: Principal) -> bool:
         """The rule of `visible_to`; only groups need a query."""
-        if not principal.may_use(self.slug):
+        if principal.agents is not None and self.slug not in principal.agents:
             return False
         match self.access:
             case Agent.Access.PUBLIC:

@@ -140,7 +140,9 @@ def storable(agent: Agent, message: JSON) -> JSON:
 
     Raises InvalidParams for too much data, and for text that shows nothing.
     """
-    check_visible(message["parts"])
+    shown = [part["text"] for part in message["parts"] if "text" in part]
+    if not any(text.isascii() and text.isprintable() and not text.isspace() for text in shown):
+        check_visible(message["parts"])
     parts = blobs.store_large(message["parts"], settings.MAX_DATA_BYTES)
     return {**(payments.storable(agent, message) if message.get("metadata") else message), "parts": parts}
 

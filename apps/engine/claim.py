@@ -9,6 +9,7 @@ import datetime
 import math
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from django.conf import settings
 from django.db.models import F
@@ -26,7 +27,7 @@ from apps.engine.assignment import (
 )
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
-from apps.installation.models import Activity, Operation
+from apps.installation.models import Activity
 from apps.record import ledger, notifications, runs
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
@@ -59,20 +60,8 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None, *, al
     A turn without attempts left fails. After a commit whose reply was lost, a repeated claim finds the run claimed.
     `alone`: the process executes nothing else. Raises RunsAlone if it must (see `engine.isolation`).
     """
-
-    def read_and_claim(lock: bool) -> Assignment | RunsAlone | None:
-        found = RUN.one(run_id)
-        if found is None:
-            return None
-        run, operation, now = found
-        note_time(now)
-        is_mine = run.state == Run.State.RUNNING and run.worker == worker
-        if may_take is not None and not is_mine and not may_take(run, now):
-            return None
-        return _claim(run, operation, now, worker, lock, alone)
-
     try:
-        claimed = ledger.unless_stale(read_and_claim)
+        claimed = ledger.unless_stale(partial(_claim, run_id, worker, may_take, alone))
         if isinstance(claimed, RunsAlone):
             raise claimed
         return claimed
@@ -84,13 +73,20 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None, *, al
 
 
 def _claim(
-    run: Run, operation: Operation | None, now: datetime.datetime, worker: str, lock: bool, alone: bool
+    run_id: uuid.UUID, worker: str, may_take: MayTake | None, alone: bool, lock: bool
 ) -> Assignment | RunsAlone | None:
+    found = RUN.one(run_id)
+    if found is None:
+        return None
+    run, operation, now = found
+    note_time(now)
     task, context = run.task, run.task.context
+    is_claimed = run.state == Run.State.RUNNING and run.worker == worker
+    if may_take is not None and not is_claimed and not may_take(run, now):
+        return None
     skill: str | None = task.metadata.get("skill")
     if run.agent is not None:  # only in memory, because the task keeps its agent
         task.agent, skill = run.agent, skill_for(task, run.agent)
-    is_claimed = run.state == Run.State.RUNNING and run.worker == worker
     is_lost = run.state == Run.State.RUNNING and not is_claimed
     if not is_claimed:
         is_held = operation is not None or task.agent.activity != Activity.ACTIVE
@@ -106,7 +102,8 @@ def _claim(
             metrics.LEASES_LOST[task.agent.slug].inc(is_lost)
             return RunsAlone(run.pk, worker)
     given = delegation.original_run(run) if run.slot and delegation.is_repeat(run) else run
-    if not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
+    is_short = bool(handlers.handler_threads().lost)
+    if is_short and not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep tries again
     pinned = given.input.get("agent")  # all attempts use the first one's version
     version = uuid.UUID(pinned["version"]) if pinned else task.agent.current_version_id

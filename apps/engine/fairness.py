@@ -144,7 +144,7 @@ class Turns:
         if not _is_free_and_unlimited(run, now):
             return False
         if run.state == Run.State.QUEUED:
-            self._measure_wait(run, now)
+            self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
             if self.is_behind:
                 return False
             self._note_served(run.lane)
@@ -152,11 +152,8 @@ class Turns:
 
     def _is_reserved(self, run: Run, now: datetime.datetime) -> bool:
         """A run that `choose` gave may be claimed. Its wait says whether the queue is behind."""
-        self._measure_wait(run, now)
-        return True
-
-    def _measure_wait(self, run: Run, now: datetime.datetime) -> None:
         self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
+        return True
 
 
 def _is_free_and_unlimited(run: Run, now: datetime.datetime) -> bool:
@@ -164,16 +161,13 @@ def _is_free_and_unlimited(run: Run, now: datetime.datetime) -> bool:
     if run.state not in (Run.State.QUEUED, Run.State.RUNNING) or (run.lease_until and run.lease_until >= now):
         return False
     is_counted = run.state == Run.State.RUNNING or run.priority == Run.Priority.CONTINUED
-    return is_counted or not has_limit(run.lane)
+    return is_counted or Kind.RUNNING not in limits.snapshot().names or not has_limit(run.lane)
 
 
 def has_limit(lane: str) -> bool:
     """Is the number of runs at work limited in this lane? Then the end of one makes room for another."""
-    known = limits.snapshot()
-    if Kind.RUNNING not in known.names:
-        return False
     workspace, agent, key = Lane.read(lane)
-    return bool(known.limits(Kind.RUNNING, workspace, key, agent))
+    return bool(limits.snapshot().limits(Kind.RUNNING, workspace, key, agent))
 
 
 def _holders(lane: str) -> set[Holder]:

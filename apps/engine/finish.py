@@ -95,6 +95,7 @@ class Ending:
         fallback_id: the fallback that took the turn.
         span: the run's trace span.
         author: who wrote the outcome's message, if another agent did.
+        is_repeated: will the turn start again, after the answer to a child's question or about a tool call?
     """
 
     lease: Lease
@@ -112,11 +113,7 @@ class Ending:
     fallback_id: int | None = None
     span: str = ""
     author: Author | None = None
-
-    @property
-    def is_repeated(self) -> bool:
-        """Will the turn start again, after the answer to a child's question or about a tool call?"""
-        return self.child is not None or (isinstance(self.outcome, InputRequired) and self.outcome.repeats)
+    is_repeated: bool = False
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -133,7 +130,10 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
             later = LATER_MESSAGE.one(task.pk, message.index) if lock else None
             return _end_turn(log, ended, later, ending, artifacts)
 
-    if _writes_only_events(ending):
+    outcome = ending.outcome
+    is_end = not (outcome is None or isinstance(outcome, Ongoing) or ending.child or ending.turn > 1 or ending.usage)
+    is_plain = isinstance(outcome, Completed) and not outcome.metadata
+    if is_end and (is_plain or not payments.speaks_of_payment(outcome)):  # it needs no rows but its events and its run
         # Nothing was recorded after the message, as far as is known, but the start of this run? If others have written
         # meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
         has_only_begun = ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS
@@ -143,16 +143,6 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
 
 
 FIRST_EVENTS = 2  # that a task's first claim records: its state and the start of its run
-
-
-def _writes_only_events(ending: Ending) -> bool:
-    """Needs the end no other rows than those of its events and its run?"""
-    outcome = ending.outcome
-    if outcome is None or isinstance(outcome, Ongoing) or ending.child is not None or ending.turn > 1:
-        return False
-    if isinstance(outcome, Completed) and not outcome.metadata:
-        return not ending.usage
-    return not ending.usage and not payments.speaks_of_payment(outcome)
 
 
 def _end_turn(
@@ -220,7 +210,8 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
         said = agent_message(log, task, outcome.parts, outcome.message_metadata)
-        log.add(EventType.AGENT_MESSAGE, {"message": said, **_author(task, ending)}, task=task.pk)
+        author = {"agent": task.agent_id} if ending.author is None else _author(ending.author)
+        log.add(EventType.AGENT_MESSAGE, {"message": said, **author}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     slot = _slot(ending)
@@ -291,7 +282,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
-    payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
+    author = {"agent": task.agent_id} if ending.author is None else _author(ending.author)
+    payload: dict[str, Any] = {"state": state, "message": message, **author}
     if is_silent and not said and not outcome.message_metadata:
         del payload["message"]
     if isinstance(outcome, InputRequired | AuthRequired):
@@ -310,9 +302,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         Run.objects.filter(task=task).update(memory={})
 
 
-def _author(task: Task, ending: Ending) -> JSON:
-    if (author := ending.author) is None:
-        return {"agent": task.agent_id}
+def _author(author: Author) -> JSON:
     return {"agent": author.agent} | ({"version": author.version} if author.version is not None else {})
 
 

@@ -42,7 +42,7 @@ from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output, payments
+from apps.engine import accept, activity, assignment, dependencies, handlers, output, payments
 from apps.engine.accept import Options, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.questions import asking_task
@@ -160,7 +160,7 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
     if agent.kind != Agent.Kind.HOSTED:
         return None
     try:
-        loaded = await loading.load(agent)
+        loaded = await handlers.load(agent)
         if loaded.always_task and SKILL_ID not in message.get("metadata", ()):
             return None
         handler = loaded.handler

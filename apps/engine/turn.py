@@ -25,6 +25,7 @@ from agentkit import (
     Completed,
     Failed,
     HandlerError,
+    InputRequired,
     Outcome,
     PaymentRequired,
     Progress,
@@ -34,7 +35,8 @@ from agentkit import (
 )
 from agentkit.clients import CLIENT
 from agentkit.context import bookmarks
-from agentkit.errors import Escaped, contained
+from agentkit.errors import Escaped
+from agentkit.runner import contained
 from apps.agents import versions
 from apps.agents.models import USUAL_SECONDS, Agent, in_words
 from apps.engine import cancel, delegation, finish, handlers, payments
@@ -350,7 +352,9 @@ async def _finish_turn(
             span=assignment.span,
         )
         following = await db.persist(finish.finish, assignment.task, assignment.message, ending)
-    if _has_no_answer(ending) and agent.kind == Agent.Kind.HOSTED:
+    outcome = ending.outcome
+    has_answer = not isinstance(outcome, Completed) or ending.streamed or outcome.artifacts or outcome.parts
+    if not has_answer and agent.kind == Agent.Kind.HOSTED:
         log.warning("agent %s returned no answer", agent.slug)
         await db.run(runs.add_note, assignment.lease.run_id, NO_ANSWER_NOTE)
     if (span := get_current_span()).is_recording():
@@ -369,11 +373,6 @@ async def _author(calls: Delegation, outcome: Outcome | Ongoing | None, child: T
 
 
 NO_ANSWER_NOTE = "The agent's code returned nothing and said nothing. Does it lack a return?"
-
-
-def _has_no_answer(ending: Ending) -> bool:
-    outcome = ending.outcome
-    return isinstance(outcome, Completed) and not (ending.streamed or outcome.artifacts or outcome.parts)
 
 
 def _mark_span(span: Span, ending: Ending) -> None:
@@ -401,7 +400,8 @@ def _count_end(assignment: Assignment, ending: Ending) -> None:
 def _complete(ending: Ending, assignment: Assignment, recorder: Recorder, task: TaskContext) -> None:
     """Check and clean the result. Raises TooLarge, MemoryTooLarge, and ValueError for what is not JSON."""
     redact, outcome, memory = assignment.redaction, ending.outcome, task.memory
-    is_repeated = ending.is_repeated
+    asks_again = isinstance(outcome, InputRequired) and outcome.repeats
+    ending.is_repeated = is_repeated = ending.child is not None or asks_again
     if outcome is not None and not isinstance(outcome, Ongoing):
         if ending.child is None:
             recorder.limits.check(outcome, {} if is_repeated else memory)

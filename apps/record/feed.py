@@ -48,7 +48,7 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
     the iterator (`contextlib.aclosing`) to stop.
     """
     hub = running_hub()
-    reached, may_be_more = after, not hub.has_listened_since(since)
+    reached, may_be_more = after, since is None or since <= hub.listens_since
     began = time.time()
     with hub.reader(context_id) as reader:
         while True:
@@ -70,10 +70,10 @@ async def growth(
 
     `since` is as in `follow`; without it, `after` comes at once. `settled`: only events that may have settled a task.
     """
-    hub = running_hub()
+    hub = _hubs.get(asyncio.get_running_loop()) or running_hub()
     reached = after
     with hub.reader(context_id) as reader:
-        if since is None or not hub.has_listened_since(since):
+        if since is None or since <= hub.listens_since:
             yield reached
         while True:
             beyond = reader.settled_beyond(reached) if settled else reader.grown_beyond(reached, at_once=True)
@@ -95,8 +95,10 @@ async def shared[**P, T](
 
 def start_listening() -> float:
     """Listen for notifications from now on; gives the time, by the event loop's clock, for `follow`."""
-    running_hub()
-    return asyncio.get_running_loop().time()
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        running_hub()
+    return loop.time()
 
 
 class Turns:
@@ -298,11 +300,15 @@ class Subscription:
 
 
 class Hub:
-    """The readers and subscriptions of one event loop, and the poll that finds what notifications missed."""
+    """The readers and subscriptions of one event loop, and the poll that finds what notifications missed.
+
+    Attributes:
+        listens_since: by the loop's clock; all announcements after it are received.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
-        self._created_at = loop.time()
+        self.listens_since = loop.time() + 1.0  # connecting to Redis takes a moment
         self._lock = threading.Lock()  # guards the three dicts below: `_reached` reads them in any thread
         self._recent: dict[str, Announced] = {}  # by context, the least recent first
         self._readers: dict[str, Reader] = {}
@@ -348,10 +354,6 @@ class Hub:
                     self._subscriptions[topic].discard(subscription)
                     if not self._subscriptions[topic]:
                         del self._subscriptions[topic]
-
-    def has_listened_since(self, since: float | None) -> bool:
-        """Were all announcements since then received? Connecting to Redis takes a moment."""
-        return since is not None and since - self._created_at > 1.0
 
     def _reached(self, context_id: str, index: int, owner: str = "", settles: bool = True) -> None:
         """Called from any thread."""

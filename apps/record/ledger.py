@@ -288,16 +288,17 @@ class Ledger(Rows):
         is_settled = not SETTLED_STATES.isdisjoint(changes)
         settles = is_settled or self._lease is None  # what a run says on its way settles nothing
         owner = "" if context.owner_id is None else str(context.owner_id)
-        reached = str(context.pk), context.last_event, owner, settles
-        transaction.on_commit(partial(self._committed, *reached, wait=0.0 if is_settled else self._wait))
+        reached = str(context.pk), context.last_event, owner
+        wait = 0.0 if is_settled else self._wait
+        transaction.on_commit(partial(self._committed, *reached, settles=settles, wait=wait))
         if is_settled or any(event.answers for event in self.events if event.type == EventType.AGENT_MESSAGE):
             for listener in added["answer_listeners"]:
                 transaction.on_commit(partial(listener, context, self.events), robust=True)
 
-    def _committed(self, context: str, newest: int, owner: str, settles: bool, *, wait: float) -> None:
+    def _committed(self, context: str, newest: int, owner: str, *, settles: bool, wait: float) -> None:
         for event in self.events:
             metrics.EVENTS[event.type].inc()
-        notifications.notify(notifications.REACHED, context, newest, owner, settles, wait=wait)
+        notifications.notify(notifications.REACHED, context, newest, owner, settles=settles, wait=wait)
 
     def _updates(self, artifacts: list[Artifact]) -> list[Update]:
         """Updates of stored rows, by compare-and-swap on context and tasks."""

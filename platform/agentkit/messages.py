@@ -299,10 +299,6 @@ class Message:
         return dict(self.wire.get("metadata", {}))
 
 
-def new_artifact_id() -> str:
-    return str(uuid4())
-
-
 @dataclass(frozen=True)
 class Artifact:
     """A complete deliverable. To deliver in pieces, use `TaskContext.artifact`."""
@@ -310,7 +306,7 @@ class Artifact:
     parts: Sequence[Part]
     name: str = ""
     description: str = ""
-    artifact_id: str = field(default_factory=new_artifact_id)
+    artifact_id: str = field(default_factory=lambda: str(uuid4()))
     metadata: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -324,7 +320,7 @@ class Artifact:
         metadata: dict[str, Any] | None = None,
     ) -> Self:
         """An artifact with a text."""
-        return cls([text_part(text, media_type)], name, description, metadata=metadata or {})
+        return cls([{"text": text, "mediaType": media_type}], name, description, metadata=metadata or {})
 
     @classmethod
     def json(cls, name: str, data: Any, *, description: str = "", metadata: dict[str, Any] | None = None) -> Self:

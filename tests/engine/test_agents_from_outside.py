@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.agents.models import Agent
-from apps.engine import loading
+from apps.engine import handlers
 from parley import db
 from tests.engine.delegating import take_turn, words
 
@@ -44,7 +44,7 @@ def package(request, tmp_path, monkeypatch, settings):
     (folder / "SKILL.md").write_text(SKILL_MD)
     monkeypatch.syspath_prepend(tmp_path)
     yield folder
-    loading.forget()
+    handlers.forget()
     forget(request.param)
 
 
@@ -80,20 +80,20 @@ async def test_broken_package_is_refused_in_a_sentence(package, file, source, to
 async def test_changed_code_is_loaded_when_registered(package, settings, is_embedded):
     settings.EMBEDDED = is_embedded
     agent = await registered(package)
-    old = await loading.handler_of(agent)
+    old = await handlers.handler_of(agent)
     (package / "words.py").write_text("word = 'Good night'\n")
-    assert await loading.handler_of(agent) is old  # nobody registered it
+    assert await handlers.handler_of(agent) is old  # nobody registered it
     agent = await registered(package)
-    new = await loading.handler_of(agent)
+    new = await handlers.handler_of(agent)
     if not is_embedded:
         assert new is old  # services keep their code until a restart
         return
     assert new is not old
     assert sys.modules[f"{package.name}.words"].word == "Good night"
-    assert await loading.handler_of(agent) is new
+    assert await handlers.handler_of(agent) is new
     (package / "words.py").write_text("word = 'thr")
     await agent.asave()
-    assert await loading.handler_of(agent) is new  # what is broken replaces nothing
+    assert await handlers.handler_of(agent) is new  # what is broken replaces nothing
     assert sys.modules[f"{package.name}.words"].word == "Good night"
 
 
@@ -103,9 +103,9 @@ async def test_slow_import_does_not_stop_the_loop(package, monkeypatch):
     slow = "import gates\ngates.importing.set()\nassert gates.go_on.wait(10)\ndef handler(text): return text\n"
     (package / "slow.py").write_text(slow)
     agent = Agent(slug="slow", name="Slow", handler=f"{package.name}.slow:handler")
-    importing = asyncio.create_task(loading.handler_of(agent))
+    importing = asyncio.create_task(handlers.handler_of(agent))
     assert await asyncio.to_thread(gates.importing.wait, 10)
     gates.go_on.set()
     handler = await importing
     assert handler.name == "Handler"
-    assert await loading.handler_of(agent) is handler
+    assert await handlers.handler_of(agent) is handler

@@ -63,7 +63,7 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
 async def test_events_are_delivered_by_either_way(ada, echo, said, settings, monkeypatch, by):
     settings.FEED_POLL_SECONDS = 0.05 if by == "poll" else 3600
     if by == "poll":
-        monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
+        monkeypatch.setattr(notifications, "notify", lambda *reached, **how: None)
     sent = await db.run(accept.accept, ada.principal, echo, said())
     following = asyncio.create_task(hear(sent.context, sent.index))
     await asyncio.sleep(0)
@@ -227,7 +227,7 @@ async def test_shared_views_are_made_once(ada, echo, said):
 
 def test_announcements_wait_by_their_urgency(ada, echo, said, monkeypatch):
     waits = []
-    monkeypatch.setattr(notifications, "announce", lambda *reached, wait, settles: waits.append(wait))
+    monkeypatch.setattr(notifications, "notify", lambda *reached, wait, settles: waits.append(wait))
     sent = accept.accept(ada.principal, echo, said())
     held = begin(sent.run)
     say(held, chunk("lines", "1\n", last=False))

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from agentkit.emissions import Usage
-from agentkit.errors import contained
 from agentkit.llm import has_model
 from agentkit.llm.models import import_in_thread, open_model
+from agentkit.runner import contained
 from apps.engine.assignment import spends_for
 from apps.engine.queue import Lane
 from apps.engine.recorder import count_usage

@@ -125,9 +125,10 @@ def head_of(part: Part, size: int) -> bytes:
 
 
 def stored_parts(events: Iterable[Event]) -> list[Part]:
-    """The stored parts of events."""
-    with_parts = (event for event in events if not event.payload.keys().isdisjoint(PART_HOLDERS))
-    return [part for event in with_parts for part in event.parts if "stored" in part]
+    """The stored parts of events, as `Event.parts` has them."""
+    with_parts = (event.payload for event in events if not event.payload.keys().isdisjoint(PART_HOLDERS))
+    holders = (next((one for name in PART_HOLDERS if (one := payload.get(name))), {}) for payload in with_parts)
+    return [part for holder in holders for part in holder.get("parts", ()) if "stored" in part]
 
 
 def stored_files(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:

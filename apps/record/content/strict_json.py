@@ -44,7 +44,7 @@ def parse(body: bytes, most: int = 0) -> Any:
     if body.count(b",") + body.count(b"[") + body.count(b"{") > settings.MAX_JSON_DEPTH:
         _check_size(body, most or settings.MAX_JSON_VALUES)
     try:
-        return _decoder.decode(body.decode())
+        return (_decoder if LONG_DIGITS.search(body) else _plain_decoder).decode(body.decode())
     except UnicodeDecodeError:
         raise InvalidJSON("The body is not UTF-8.") from None
     except json.JSONDecodeError as error:
@@ -193,9 +193,12 @@ def _constant(name: str) -> NoReturn:
     raise InvalidJSON(f"{name} is not JSON.")
 
 
+LONG_DIGITS = re.compile(rb"[0-9]{%d}" % LONG_NUMBER)
 _decoder = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
+_plain_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_fraction, parse_constant=_constant)
+"""Of texts without LONG_DIGITS, whose integers need no look."""
 
 
 def timestamp(at: datetime.datetime) -> str:

@@ -34,7 +34,7 @@ from parley import db
 from parley.serving import error_responses
 from parley.serving.error_responses import ErrorResponse
 from parley.serving.middleware import other_form
-from parley.telemetry.requests import note_route
+from parley.telemetry.requests import SCOPE_KEY, template
 
 log = logging.getLogger("parley.direct")
 
@@ -66,7 +66,7 @@ class RequestGuard:
 
     - It refuses too long URLs, headers and bodies, and bodies that come too slowly. A body is refused by its
       Content-Length, or once too much has arrived. Whatever the application answers then, the refusal is sent.
-      `largest` says how large a body may be, in bytes, by what the head of its request says.
+      `largest` says how large a body that is not for an async view may be, in bytes, by the head of its request.
     - It adds to every response the security headers that it lacks, whoever made it. A response of an API runs and loads
       nothing, and nobody frames it. Pages and files have policies of their own.
     - It lets clients repeat a request which the stop of the server has cut off: 503, not 500. A response that has begun
@@ -92,7 +92,8 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(receive, send, self._headers)
         try:
-            exchange.limit = await self.largest(scope)
+            is_view = ASYNC_PATH.match(scope["path"]) and not scope["path"].startswith("/hooks/")
+            exchange.limit = int(settings.MAX_REQUEST_BYTES) if is_view else await self.largest(scope)
             exchange.error = _refused_head(scope, exchange.limit)
             if exchange.error is None:
                 with suppress(RequestDataTooBig, BodyTooSlow):
@@ -169,7 +170,7 @@ class Exchange:
 
 
 async def largest_body(scope: Scope) -> int:
-    """How large the body of a request may be, in bytes.
+    """How large the body of a request to a page or a webhook may be, in bytes.
 
     Async views say what is less, once they know their caller. Pages receive a body first, so for a large one the
     session is looked up here.
@@ -177,7 +178,7 @@ async def largest_body(scope: Scope) -> int:
     path, most = scope["path"], int(settings.MAX_REQUEST_BYTES)
     if path.startswith("/hooks/"):
         return int(settings.INCOMING_EVENT_BYTES)
-    if ASYNC_PATH.match(path) or not _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES) or _refused_head(scope, most):
+    if not _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES) or _refused_head(scope, most):
         return most
     db.caller.set(address_key((scope.get("client") or ("",))[0]))
     return bodies.limit_of(await db.run(_session_principal, scope))
@@ -236,7 +237,9 @@ async def handle_async(scope: Scope, receive: Receive, send: Send, *, pages: App
         watcher = watcher or asyncio.create_task(watch())
 
     body.when_complete = begin_to_watch
-    is_bodiless = str(scope.get("http_version", "")).startswith("1") and not _says_more(scope, 0)  # HTTP/2 need not say
+    said = ((name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding"))
+    may_have_body = any(pair != (b"content-length", b"0") for pair in said)
+    is_bodiless = str(scope.get("http_version", "")).startswith("1") and not may_have_body  # HTTP/2 need not say
     if scope["method"] in ("GET", "HEAD") or is_bodiless:
         begin_to_watch()
     try:
@@ -262,9 +265,10 @@ async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch:
     try:
         if request.path_info not in ANY_HOST_PATHS:
             request.get_host()
-        match, is_async = _find_view(request.path_info, settings.ROOT_URLCONF)
+        match, route, is_async = _find_view(request.path_info, settings.ROOT_URLCONF)
         request.resolver_match = match
-        note_route(scope, match.route)
+        if SCOPE_KEY in scope:
+            scope[SCOPE_KEY].route = route
         if is_async:
             response = await match.func(request, *match.args, **match.kwargs)
         else:
@@ -298,10 +302,10 @@ def _route(request: ASGIRequest) -> str:
 
 
 @lru_cache
-def _find_view(path: str, urlconf: str) -> tuple[ResolverMatch, bool]:
-    """The view, and whether it is async. Raises Http404."""
+def _find_view(path: str, urlconf: str) -> tuple[ResolverMatch, str, bool]:
+    """The view, the template of its paths, and whether it is async. Raises Http404."""
     match = resolve(path, urlconf)
-    return match, iscoroutinefunction(match.func)
+    return match, template(match.route), iscoroutinefunction(match.func)
 
 
 async def send_response(

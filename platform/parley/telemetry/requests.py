@@ -133,13 +133,17 @@ class ObservedRequests:
         seen = Seen(edge, send, [(b"x-request-id", request_id)])
         scope = {**scope, SCOPE_KEY: seen}
         try:
-            await (self._traced if tracing.is_on() else self.application)(scope, receive, seen.send)
+            await (self._traced if tracing.is_on else self.application)(scope, receive, seen.send)
         except Exception:
             seen.end("500")
             raise
         finally:
             seen.end(CLIENT_LEFT)
-            _log(scope, seen)
+            level = logging.DEBUG if seen.status < 400 and scope["path"].startswith(QUIET) else logging.INFO
+            if log.isEnabledFor(level):
+                told = {"method": scope["method"], "path": seen.route or "-", "status": seen.status}
+                told["duration_ms"] = round((time.perf_counter() - seen.began) * 1000, 1)
+                log.log(level, "request", extra=told)
 
     async def _traced(self, scope: Scope, receive: Any, send: Any) -> None:
         seen: Seen = scope[SCOPE_KEY]
@@ -178,12 +182,3 @@ def _finish(span: Span, method: str, seen: Seen) -> None:
         span.set_attribute("http.response.status_code", seen.status)
     if seen.status >= 500:
         tracing.fail(span, str(seen.status))
-
-
-def _log(scope: Scope, seen: Seen) -> None:
-    is_quiet = seen.status < 400 and scope["path"].startswith(QUIET)
-    level = logging.DEBUG if is_quiet else logging.INFO
-    if log.isEnabledFor(level):
-        known = {"method": scope["method"], "path": seen.route or "-", "status": seen.status}
-        took = round((time.perf_counter() - seen.began) * 1000, 1)
-        log.log(level, "request", extra=known | {"duration_ms": took})

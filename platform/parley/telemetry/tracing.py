@@ -47,6 +47,7 @@ FLUSH_SECONDS = 5
 
 _provider: TracerProvider | None = None
 _tracer: Tracer | None = None
+is_on = False
 
 
 def configure(version: str) -> None:
@@ -112,8 +113,9 @@ class _ForAuthors(AbstractProvider):
 
 def use(provider: TracerProvider | None) -> None:
     """Make spans by this provider, or with None no spans at all."""
-    global _provider, _tracer
+    global _provider, _tracer, is_on
     _provider, _tracer = provider, provider.get_tracer("parley") if provider else None
+    is_on = provider is not None
 
 
 def flush() -> None:
@@ -125,10 +127,6 @@ def flush() -> None:
 def provider() -> TracerProvider | None:
     """The provider in use; None while tracing is off."""
     return _provider
-
-
-def is_on() -> bool:
-    return _tracer is not None
 
 
 def captures_content() -> bool:
