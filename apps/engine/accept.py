@@ -186,7 +186,7 @@ def _record_message(
     if target.task is None and options.get("question_index") is not None:
         raise AlreadyAnswered
     if not known.is_empty:
-        check_obstacles(known, principal, agent)
+        check_obstacles(principal, agent)
     if target.task is None:
         if (agent.activity, current.snapshot().activity) != ALL_ACTIVE:
             activity.check_accepts(agent, is_delegated=parent is not None)  # what has begun needs it
@@ -320,8 +320,11 @@ def hints_for(agent: Agent, message: JSON, references: Sequence[str]) -> list[st
 SHOWN, MOST_HINTS, MAX_HINT = 80, 10, 500  # characters of a name, references, characters of a list
 
 
-def check_obstacles(known: limits.Snapshot, principal: Principal, agent: Agent) -> None:
+def check_obstacles(principal: Principal, agent: Agent) -> None:
     """Raises errors.Refusal if this agent may not be sent a new message now."""
+    known = limits.snapshot()
+    if known.is_empty:
+        return
     try:
         limits.count_message(agent.pk)
     except LimitExceeded as exceeded:

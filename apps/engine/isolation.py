@@ -143,7 +143,8 @@ class ChildProcesses:
                 return False
             case [context, index, *owner]:
                 settles = not index.startswith(notifications.ON_ITS_WAY)
-                notifications.notify(notifications.REACHED, context, int(index), *owner[:1], settles=settles)
+                known = owner[0] if owner else ""
+                notifications.notify(notifications.REACHED, context, int(index), known, settles)
         return is_waiting
 
 

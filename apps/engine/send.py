@@ -49,7 +49,6 @@ from apps.engine.questions import asking_task
 from apps.engine.queue import publish
 from apps.engine.repeats import Sent, find_accepted
 from apps.installation.models import Activity
-from apps.limits import current as limits
 from apps.record import feed, ledger, lineage, lookup, projection, wire
 from apps.record.content import blobs
 from apps.record.content.composing import compose
@@ -349,7 +348,7 @@ def _claim_message(principal: Principal, agent: Agent, message: JSON) -> Sent | 
     """The earlier answer, or who gives it."""
     lookup.find_target(principal, agent, message)
     if not principal.is_known:
-        accept.check_obstacles(limits.snapshot(), principal, agent)
+        accept.check_obstacles(principal, agent)
         return Claim.OURS
     accepted = find_accepted(principal.sender, agent, message)
     if accepted is None:
@@ -370,7 +369,7 @@ def _earlier_answer(row: Message) -> Sent:
 
 
 def _claim_new_message(principal: Principal, agent: Agent, message: JSON) -> Claim:
-    accept.check_obstacles(limits.snapshot(), principal, agent)
+    accept.check_obstacles(principal, agent)
     try:
         with write_transaction():
             Accepted.objects.create(

@@ -222,8 +222,8 @@ class WorkerProcess:
         metrics.ACTIVE_RUNS.inc()
         active = self._active[key]
         try:
-            about = {"kind": SpanKind.CONSUMER, "parent": assignment.span}
-            with tracing.span(f"run {agent}", **about) if tracing.is_on else nullcontext(INVALID_SPAN) as span:
+            traced = partial(tracing.span, f"run {agent}", kind=SpanKind.CONSUMER, parent=assignment.span)
+            with traced() if tracing.is_on else nullcontext(INVALID_SPAN) as span:
                 if span.is_recording():
                     span.set_attributes(_span_attributes(assignment))
                 await execute_turn(assignment, lambda: active.interrupted, self._slots.released_for_a_while)

@@ -127,7 +127,9 @@ def head_of(part: Part, size: int) -> bytes:
 def stored_parts(events: Iterable[Event]) -> list[Part]:
     """The stored parts of events, as `Event.parts` has them."""
     with_parts = (event.payload for event in events if not event.payload.keys().isdisjoint(PART_HOLDERS))
-    holders = (next((one for name in PART_HOLDERS if (one := payload.get(name))), {}) for payload in with_parts)
+    holders: Iterable[dict[str, Any]] = (
+        next((one for name in PART_HOLDERS if (one := payload.get(name))), {}) for payload in with_parts
+    )
     return [part for holder in holders for part in holder.get("parts", ()) if "stored" in part]
 
 
