@@ -126,11 +126,12 @@ def head_of(part: Part, size: int) -> bytes:
 
 def stored_parts(events: Iterable[Event]) -> list[Part]:
     """The stored parts of events, as `Event.parts` has them."""
-    with_parts = (event.payload for event in events if not event.payload.keys().isdisjoint(PART_HOLDERS))
-    holders: Iterable[dict[str, Any]] = (
-        next((one for name in PART_HOLDERS if (one := payload.get(name))), {}) for payload in with_parts
-    )
-    return [part for holder in holders for part in holder.get("parts", ()) if "stored" in part]
+    found: list[Part] = []
+    for event in events:
+        if not event.payload.keys().isdisjoint(PART_HOLDERS):
+            holder = next((one for name in PART_HOLDERS if (one := event.payload.get(name))), {})
+            found += [part for part in holder.get("parts", ()) if "stored" in part]
+    return found
 
 
 def stored_files(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:
