@@ -147,7 +147,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         lend=partial(added["credential_lender"], assignment),
         delegate=calls,
         effects=TaskEffects(assignment, recorder),
-        approvals=TurnApprovals(assignment, recorder, assignment.decisions),
+        approvals=TurnApprovals(assignment, recorder),
         model=model if model and assignment.agent.offers_models else None,
         client=_client(assignment) if asks else Client(answer=message),
     )

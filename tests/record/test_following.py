@@ -89,7 +89,7 @@ def reads(monkeypatch):
 @pytest.fixture
 async def heard_for_long(monkeypatch):
     """This loop's listener has been open for long."""
-    monkeypatch.setattr(feed.running_hub(), "_created_at", asyncio.get_running_loop().time() - 60)
+    monkeypatch.setattr(feed.running_hub(), "listens_since", asyncio.get_running_loop().time() - 60)
 
 
 async def listen(sent, since):
@@ -227,13 +227,14 @@ async def test_shared_views_are_made_once(ada, echo, said):
 
 def test_announcements_wait_by_their_urgency(ada, echo, said, monkeypatch):
     waits = []
-    monkeypatch.setattr(notifications, "notify", lambda *reached, wait, settles: waits.append(wait))
+    monkeypatch.setattr(notifications, "notify", lambda group, *_, wait=0.0, **how: waits.append((group, wait)))
     sent = accept.accept(ada.principal, echo, said())
     held = begin(sent.run)
     say(held, chunk("lines", "1\n", last=False))
     rename(sent.context)
     cancel.cancel_by_id(ada.principal, echo, str(sent.task))
-    assert waits == [notifications.LATER, notifications.LATER, notifications.SOON, notifications.LATER, 0.0]
+    announced = [wait for group, wait in waits if group == notifications.REACHED]
+    assert announced == [notifications.LATER, notifications.LATER, notifications.SOON, notifications.LATER, 0.0]
 
 
 async def test_announcements_survive_races(monkeypatch, settings):
