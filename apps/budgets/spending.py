@@ -192,7 +192,12 @@ def sums(rows: QuerySet[Spending], by: str, most: int | None = None) -> list[tup
 
 def obstacle() -> limits.Obstacle | None:
     """A send obstacle (`parley.registry`)."""
-    return check_budget if Budget.objects.exists() else None
+    global _kept
+    if not Budget.objects.exists():
+        return None
+    if not _kept.budgets:
+        _kept = Snapshot()  # these are new
+    return check_budget
 
 
 def check_budget(principal: Principal, agent: Agent) -> None:

@@ -389,7 +389,8 @@ def _continue_task(
     """Record a further message: it answers the task's question or waits for the next turn."""
     task = log.task(task_id)
     state, slot = TaskState(task.state), task.slot
-    question_index, traceparent = options.get("question_index"), options.get("traceparent", "")
+    question_index = options.get("question_index")
+    traceparent = options.get("traceparent") or tracing.current_traceparent()
     if question_index is not None and question_index != task.status_event:
         raise AlreadyAnswered
     if state.is_terminal:
@@ -479,7 +480,7 @@ def next_run(
         lane=last.lane,
         priority=last.priority,
         queued_at=corrected_time(),
-        traceparent=tracing.queue(task_id, traceparent or tracing.current_traceparent() or last.traceparent),
+        traceparent=tracing.queue(task_id, traceparent or last.traceparent),
     )
 
 
