@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from django.http import HttpRequest
 
@@ -35,8 +35,9 @@ def authenticate(authorization: str, slug: str, request: HttpRequest) -> tuple[P
         raise
     if address is not None:
         limits.count_request(principal, address)
-    is_open = agent is not None and agent.is_open_to(principal)
-    return principal, agent if is_open or not slug else check_access(principal, agent)
+    if slug and (agent is None or not agent.is_open_to(principal)):
+        _refuse(principal, agent)
+    return principal, agent if slug else None
 
 
 def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) -> tuple[Principal, Agent | None]:
@@ -100,12 +101,17 @@ def find_agent(slug: str) -> Agent | None:
 
 
 def check_access(principal: Principal, agent: Agent | None) -> Agent:
-    """The agent, if the caller may use it. One that is hidden from them is answered, in the same time, as none.
+    """The agent, if the caller may use it. Raises as `_refuse`."""
+    if agent is None or not agent.is_open_to(principal):
+        _refuse(principal, agent)
+    return agent
+
+
+def _refuse(principal: Principal, agent: Agent | None) -> NoReturn:
+    """An agent that is hidden from the caller is answered, in the same time, as none.
 
     Raises Unauthenticated where credentials would help and everybody may see the card, otherwise AgentNotFound.
     """
-    if agent is not None and agent.is_open_to(principal):
-        return agent
     if agent is not None and agent.is_enabled and agent.has_open_card and not principal.is_known:
         raise Unauthenticated
     if agent is None or agent.access != Agent.Access.GROUPS or not principal.may_use(agent.slug):

@@ -185,8 +185,7 @@ def _record_message(
     parent = str(called) if (called := options.get("parent")) else None
     if target.task is None and options.get("question_index") is not None:
         raise AlreadyAnswered
-    if not known.is_empty:
-        check_obstacles(principal, agent)
+    check_obstacles(principal, agent)
     if target.task is None:
         if (agent.activity, current.snapshot().activity) != ALL_ACTIVE:
             activity.check_accepts(agent, is_delegated=parent is not None)  # what has begun needs it

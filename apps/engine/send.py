@@ -86,7 +86,8 @@ async def send(
         if choice is not None:
             options["skill"], options["finds_question"] = choice.skill, choice.asked is not None
             options["question_index"] = options.get("question_index") or choice.asked
-    if message.get("metadata") and payments.is_on() and not payments.is_rejected(message):
+    may_pay = message.get("taskId") or options.get("finds_question")
+    if may_pay and payments.is_on() and not payments.is_rejected(message):
         await _pay(principal, agent, message, options)
     since = feed.start_listening()
     # Chosen here, because `db.run` may try again.
@@ -103,8 +104,6 @@ async def send(
 
 async def _pay(principal: Principal, agent: Agent, message: JSON, options: Options) -> None:
     """Settle the payment that a message brings to a task that asks for one, even if the caller goes away."""
-    if not message.get("taskId") and not options.get("finds_question"):
-        return
     claimed = await db.run(_claim_payment, principal, agent, message, options)
     if claimed is not None:
         await asyncio.shield(_settle(claimed))
