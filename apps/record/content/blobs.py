@@ -129,7 +129,7 @@ def stored_parts(events: Iterable[Event]) -> list[Part]:
     found: list[Part] = []
     for event in events:
         if not event.payload.keys().isdisjoint(PART_HOLDERS):
-            holder = next((one for name in PART_HOLDERS if (one := event.payload.get(name))), {})
+            holder: Part = next((one for name in PART_HOLDERS if (one := event.payload.get(name))), {})
             found += [part for part in holder.get("parts", ()) if "stored" in part]
     return found
 
