@@ -78,8 +78,8 @@ class Loaded:
 
     def __post_init__(self) -> None:
         kind = type(self.handler)
-        has_constant_skills = not isinstance(inspect.getattr_static(kind, "skills"), property)
-        chooses = not has_constant_skills or len(kind.skills) > 1 or kind.negotiate is not SkillHandler.negotiate
+        may_vary = isinstance(inspect.getattr_static(kind, "skills"), property)
+        chooses = may_vary or len(self.handler.skills) > 1 or kind.negotiate is not SkillHandler.negotiate
         try:
             self.always_task = not chooses and constant_response_type(self.handler) is ResponseType.TASK
         except HandlerError:  # of which the task tells
