@@ -25,10 +25,13 @@ def _put(path: str, replacement: Any) -> None:
 
 def no_fence() -> None:
     """A run writes though its lease has ended and another worker has it."""
-    from apps.record import ledger, runs
+    from django.conf import settings
+
+    from apps.record import ledger
+    from parley.db.sql import Now
 
     def renew_lease(self: Any, lease: Any, values: Any = None) -> None:
-        self.acquire_lease(lease, {"id": lease.run_id}, values or {"lease_until": runs.lease_end()})
+        self.acquire_lease(lease, {"id": lease.run_id}, values or {"lease_until": Now(settings.RUN_LEASE_SECONDS)})
 
     _put("apps.record.ledger.Ledger.renew_lease", renew_lease)
     _put("apps.engine.worker.check_leases", lambda leases, extend: dict.fromkeys(leases, False))

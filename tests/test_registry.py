@@ -4,7 +4,7 @@ import pytest
 from django.apps import apps
 
 from apps.conversations.forks.handover import hand_over
-from parley.registry import ADDED, ParleyApp, added
+from parley.registry import ParleyApp, added
 
 OURS = [app for app in apps.get_app_configs() if isinstance(app, ParleyApp)]
 OTHERWISE = ("default", "name", "url_prefix", "tool_modules", "links")
@@ -13,15 +13,15 @@ NAMES = [name for name in vars(ParleyApp) if not name.startswith("_") and name n
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_that_apps_add_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(ADDED, (name,), raising=False)
+    monkeypatch.delitem(added, name, raising=False)
     stated = [getattr(app, name) for app in OURS if getattr(app, name)]
     assert stated
-    match added(name):
+    match added[name]:
         case tuple() as found:
             assert len(found) == sum(map(len, stated)) == len(set(map(id, found)))
         case dict() as found:
             assert len(found) == sum(map(len, stated))
-            assert name == "periodic_jobs" or {kind: added(name, kind) for kind in found} == found
+            assert name == "periodic_jobs" or {kind: added[name, kind] for kind in found} == found
         case found:
             assert callable(found)
             assert len(stated) == 1
@@ -33,4 +33,4 @@ def test_apps_add_only_what_somebody_reads() -> None:
 
 
 def test_shared_past_is_kept_before_an_erasure() -> None:
-    assert added("before_erasure")[0] is hand_over
+    assert added["before_erasure"][0] is hand_over

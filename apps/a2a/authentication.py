@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from django.http import HttpRequest
 
@@ -35,18 +35,24 @@ def authenticate(authorization: str, slug: str, request: HttpRequest) -> tuple[P
         raise
     if address is not None:
         limits.count_request(principal, address)
-    return principal, check_access(principal, agent) if slug else None
+    if slug and (agent is None or not agent.is_open_to(principal)):
+        _refuse(principal, agent)
+    return principal, agent if slug else None
 
 
 def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) -> tuple[Principal, Agent | None]:
     """Raises BadCredentials, also for a token of one agent or a peer at the front door or another door than A2A."""
     if not authorization:
         return ANONYMOUS, AGENT_BY_SLUG.one(slug) if slug else None
+    if found := authentication.API_KEY_HEADER.fullmatch(authorization):
+        prefix, secret = found.groups()
+        key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
+        return authentication.check_key(key, secret, request).principal, agent
     is_a2a = isinstance(request, OpenStream) or request.path_info.startswith("/a2a/")
     if slug and is_a2a and authentication.ACCESS_TOKEN_HEADER.match(authorization):
         claims = authentication.read_access_token(authorization, slug)
-        found = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug)
-        user, session, agent = found or (None, None, None)
+        nobody = None, None, None
+        user, session, agent = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug) or nobody
         return authentication.token_principal(user, session), agent
     if slug and is_a2a and (token := tokens.token_in(authorization)):
         return federated_caller(token, slug, is_open=isinstance(request, OpenStream))
@@ -58,9 +64,7 @@ def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) 
             None,
         )
         return authentication.check_access_token(request, granted, client, user), agent
-    prefix, secret = authentication.split_key(authorization)
-    key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
-    return authentication.check_key(key, secret, request).principal, agent
+    raise BadCredentials
 
 
 class FrontDoorRequest(ProtoMessage):
@@ -97,12 +101,17 @@ def find_agent(slug: str) -> Agent | None:
 
 
 def check_access(principal: Principal, agent: Agent | None) -> Agent:
-    """The agent, if the caller may use it. One that is hidden from them is answered, in the same time, as none.
+    """The agent, if the caller may use it. Raises as `_refuse`."""
+    if agent is None or not agent.is_open_to(principal):
+        _refuse(principal, agent)
+    return agent
+
+
+def _refuse(principal: Principal, agent: Agent | None) -> NoReturn:
+    """An agent that is hidden from the caller is answered, in the same time, as none.
 
     Raises Unauthenticated where credentials would help and everybody may see the card, otherwise AgentNotFound.
     """
-    if agent is not None and agent.is_open_to(principal):
-        return agent
     if agent is not None and agent.is_enabled and agent.has_open_card and not principal.is_known:
         raise Unauthenticated
     if agent is None or agent.access != Agent.Access.GROUPS or not principal.may_use(agent.slug):

@@ -51,7 +51,7 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
             raise MethodNotAllowed(("POST",))
         http.check_content_type(request)
         incoming = await http.authenticate_request(request, slug)
-        body = await http.read_json(incoming)
+        body = await http.parsed(await bodies.read(request, incoming.principal))
         request_id, has_id = _read_id(body)
         version = http.version_of(request)
         method = _read_method(body, version)
@@ -61,7 +61,7 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         _count(method, began)
         if answer.is_stream:
             return _jsonrpc_stream(request_id, answer)
-        return http.jsonrpc_response(request_id, answer.content, answer.headers)
+        return http.json_response(http.jsonrpc_text(request_id, answer.content), headers=answer.headers)
     except Exception as error:
         refused = problem(error)
         _count(method, began, str(refused.codes.rpc))
@@ -105,7 +105,7 @@ def _read_method(body: JSON, version: str) -> str:
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
     if not isinstance(method, str):
         raise InvalidRequest("The method must be a string.")
-    if not http.is_served(version):
+    if version != http.V1_0 and not http.is_served(version):
         raise http.version_refusal(version)
     if version == http.V0_3 and method in OPERATIONS:
         raise MethodNotFound(

@@ -28,6 +28,8 @@ from apps.routing import ranking
 
 EXTENSIONS_HEADER = "A2A-Extensions"
 OLD_EXTENSIONS_HEADER = "X-A2A-Extensions"
+NAMED = {"HTTP_A2A_EXTENSIONS", "HTTP_X_A2A_EXTENSIONS"}
+"""The headers that name extensions, as `request.META` has them."""
 
 
 def activate(request: HttpRequest, agent: Agent) -> dict[str, str]:

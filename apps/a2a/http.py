@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -18,7 +19,7 @@ from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.tasks import Update
 from apps.accounts import bodies, challenges, quotas
 from apps.accounts.authentication import BadCredentials
-from apps.accounts.principals import Principal
+from apps.accounts.principals import Principal, address_key
 from apps.accounts.refusals import refusals
 from apps.agents.models import Agent
 from apps.record import wire
@@ -53,26 +54,23 @@ def check_content_type(request: HttpRequest) -> None:
 
 async def authenticate_request(request: HttpRequest, slug: str, resource: str = "") -> AuthenticatedRequest:
     """Raises as `authenticate`. An empty slug means the front door. `resource`: the path of another door."""
-    challenges.asks_for(resource or (f"/a2a/{slug}" if slug else "/a2a"))
+    challenges.resource.set(resource or (f"/a2a/{slug}" if slug else "/a2a"))
     authorization, address = request.headers.get("Authorization", ""), str(request.META.get("REMOTE_ADDR", ""))
-    db.caller.set(quotas.presumed_key(authorization, address))
+    presumed = quotas.presumed_key(authorization, address)
+    db.caller.set(presumed)
     try:
         principal, agent = await db.run(authenticate, authorization, slug, request)
     except BadCredentials as refusal:
         await db.run(refusals.count_key, authorization, request, refusal.reason)
         raise
-    quotas.note_verified(authorization)
-    db.caller.set(quotas.caller_key(principal, address))
+    if presumed != authorization:
+        quotas.note_verified(authorization)
+    db.caller.set(principal.sender or address_key(address))
     return AuthenticatedRequest(request, principal, agent, address)
 
 
-async def read_json(incoming: AuthenticatedRequest) -> Any:
-    """The body of a request. Raises ParseError, BodyTooLarge, NotSigned."""
-    return await parsed(await bodies.read(incoming.request, incoming.principal))
-
-
 async def parsed(body: bytes) -> Any:
-    """Raises ParseError."""
+    """The value of a body. Raises ParseError."""
     try:
         return await bodies.work_on(len(body), strict_json.parse, body)
     except strict_json.InvalidJSON as error:
@@ -80,8 +78,8 @@ async def parsed(body: bytes) -> Any:
 
 
 async def read_object(incoming: AuthenticatedRequest) -> JSON:
-    """Raises as `read_json`, and InvalidParams."""
-    value = await read_json(incoming)
+    """The object in a body. Raises as `parsed` and `bodies.read`, and InvalidParams."""
+    value = await parsed(await bodies.read(incoming.request, incoming.principal))
     if not isinstance(value, dict):
         raise InvalidParams("The body must be a JSON object.")
     return value
@@ -154,15 +152,10 @@ def json_response(
     return response
 
 
-def jsonrpc_response(request_id: str | int | None, result: JSON | str, headers: dict[str, str]) -> HttpResponse:
-    """The response of JSON-RPC to a request, with a JSON object or its text as result."""
+def jsonrpc_text(request_id: str | int | None, result: JSON | str) -> str:
+    """A response of JSON-RPC with a JSON object or its text as result."""
     text = result if isinstance(result, str) else wire.json_text(result)
-    return json_response(jsonrpc_text(request_id, text), headers=headers)
-
-
-def jsonrpc_text(request_id: str | int | None, result: str) -> str:
-    """A response of JSON-RPC with a JSON text as result."""
-    return f'{{"jsonrpc":"2.0","id":{wire.json_text(request_id)},"result":{result}}}'
+    return f'{{"jsonrpc":"2.0","id":{json.dumps(request_id, ensure_ascii=False)},"result":{text}}}'
 
 
 def error_response(error: Exception, content_type: str = JSON_TYPE) -> HttpResponse:

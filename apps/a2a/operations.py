@@ -62,11 +62,12 @@ async def execute(
 ) -> http.Answer:
     """Run an operation, or its form in `operations`, for a caller of `version`. Raises Refusal, QuotaExceeded."""
     request, principal = incoming.request, incoming.principal
-    check_scope(principal, method)
+    check_allowed(principal, WRITE if method in WRITE_OPERATIONS else READ)
     agent = incoming.agent
     if agent is None and not (method in DOOR_OPERATIONS and names_no_agent(params)):
         agent = await db.run(agent_of_tenant, principal, params)
-    headers = extensions.activate(request, agent) if agent else {}
+    concerns_extensions = agent and (agent.capabilities.get("extensions") or extensions.NAMED & request.META.keys())
+    headers = extensions.activate(request, agent) if agent and concerns_extensions else {}
     is_stream = method in STREAMING_OPERATIONS
     call = Call(request, principal, agent, params, version, is_stream)
     with ExitStack() as stack:
@@ -80,7 +81,7 @@ async def execute(
 
 def _recheck(authorization: str, slug: str, method: str) -> None:
     principal, _ = authenticate(authorization, slug, OpenStream())
-    check_scope(principal, method)
+    check_allowed(principal, WRITE if method in WRITE_OPERATIONS else READ)
 
 
 async def execute_old(incoming: http.AuthenticatedRequest, name: str, params: Any, form: Form) -> http.Answer:
@@ -144,22 +145,26 @@ async def _send(call: Call) -> JSON | str | Updates:
     A stream begins with the task as it was when the message arrived.
     Raises PushNotificationNotSupported, ContentTypeNotSupported, and what `send` raises.
     """
+    agent = call.named_agent
+    assert agent is not None, "it is none of DOOR_OPERATIONS"
     if call.is_stream:
-        _require_streaming(call.agent)
-    request = await bodies.work_on(len(call.request.body), SendMessageRequest.read, call.params, call.agent)
+        _require_streaming(agent)
+    request = await bodies.work_on(len(call.request.body), SendMessageRequest.read, call.params, agent)
     configuration = request.configuration
     webhook, extra_writes = configuration.task_push_notification_config, call.check
     if webhook is not None:
-        check_webhooks(call.agent)
+        check_webhooks(agent)
     message = request.message.stored()
-    check_modes(call.agent, message["parts"], configuration.accepted_output_modes or [])
+    modes = configuration.accepted_output_modes or []
+    if modes or any("mediaType" in part for part in message["parts"]):
+        check_modes(agent, message["parts"], modes)
     if webhook is not None:
         await webhooks.vet_url(webhook, "configuration.taskPushNotificationConfig.url")
         extra_writes = webhooks.create_with_task(webhook, call.version, call.check)
     if call.principal.user_id and not call.principal.key and message.get("taskId"):  # a page's token
         await db.run(approvals.check_message, call.principal, message)
     span = call.request.headers.get("traceparent", "")  # W3C Trace Context
-    sent = await send(call.principal, call.agent, message, extra_writes=extra_writes, traceparent=span)
+    sent = await send(call.principal, agent, message, extra_writes=extra_writes, traceparent=span)
     history_length = configuration.history_length
     if call.is_stream:
         if sent.task is None:
@@ -288,11 +293,6 @@ STREAMING_OPERATIONS = frozenset({"SendStreamingMessage", "SubscribeToTask"})
 
 DOOR_OPERATIONS = frozenset({"ListTasks"})
 """The operations that concern all agents, at the front door without a tenant."""
-
-
-def check_scope(principal: Principal, method: str) -> None:
-    """Raises MissingScope, MissingRole."""
-    check_allowed(principal, WRITE if method in WRITE_OPERATIONS else READ)
 
 
 REQUESTS: dict[str, type[Request]] = {

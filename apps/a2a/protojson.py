@@ -66,11 +66,6 @@ class ProtoMessage(BaseModel):
             raise ValidationError.from_exception_data(cls.__name__, details)
         return fields
 
-    def given(self) -> JSON:
-        """The fields that were set, by their JSON names. Values are not copied."""
-        fields = type(self).model_fields.items()
-        return {field.alias or name: getattr(self, name) for name, field in fields if name in self.model_fields_set}
-
     @classmethod
     def read(cls, params: Any, context: Any = None) -> Self:
         """Parse; `context` is for validators. Raises InvalidParams, InvalidFields."""

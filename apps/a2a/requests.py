@@ -76,10 +76,11 @@ class Message(ProtoMessage):
 
     def stored(self) -> JSON:
         """The stored form, without empty fields."""
+        given = self.model_dump(by_alias=True, exclude_unset=True)
         parts = [
-            {name: value for name, value in part.given().items() if value or name in PART_KINDS} for part in self.parts
+            {name: value for name, value in part.items() if value or name in PART_KINDS} for part in given["parts"]
         ]
-        return {name: value for name, value in (self.given() | {"parts": parts}).items() if value}
+        return {name: value for name, value in (given | {"parts": parts}).items() if value}
 
 
 AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 §11.1

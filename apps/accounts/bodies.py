@@ -127,9 +127,11 @@ async def read(request: HttpRequest, principal: Principal, limit: int = 0) -> by
 
     Raises BodyTooLarge, RequestAborted, and NotSigned if the signature covers another body.
     """
-    if (body := incoming(request)) is not None:
+    body = getattr(request, "scope", {}).get("body")
+    if isinstance(body, IncomingBody):
+        most = settings.MAX_REQUEST_BYTES if principal.is_known else settings.ANONYMOUS_REQUEST_BYTES
         try:
-            await body.receive_whole(limit or limit_of(principal))
+            await body.receive_whole(limit or most)
         except BodyTooLarge as error:
             raise error if limit or principal.is_known else BodyTooLarge(f"{error} {WITH_A_KEY}") from None
     return request.body

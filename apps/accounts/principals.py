@@ -1,4 +1,4 @@
-"""The caller of a request."""
+"""The caller of a request, and what their credential and role allow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from apps.accounts.permissions import PERMISSIONS, Permission, Role
+from apps.accounts.errors import Kind, Refusal
+from apps.accounts.permissions import NEEDED_FOR_SCOPE, PERMISSIONS, Permission, Role, missing_permission
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -41,6 +42,8 @@ class Principal:
     `is_staff`: they may be an operator; `models.may_operate` says whether they are.
 
     `is_notified`: the person has a channel by which they are told of their sessions.
+
+    `sender` is the name in idempotency records and quotas; "" if anonymous.
     """
 
     user_id: int | None = None
@@ -53,15 +56,12 @@ class Principal:
     is_staff: bool = field(default=False, compare=False)
     key: str = field(default="", compare=False)
     key_id: int | None = field(default=None, compare=False)
+    is_known: bool = field(init=False, repr=False, compare=False)
+    sender: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_known(self) -> bool:
-        return self.user_id is not None
-
-    @property
-    def sender(self) -> str:
-        """The name in idempotency records and quotas; "" if anonymous."""
-        return "" if self.user_id is None else f"user:{self.user_id}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_known", self.user_id is not None)
+        object.__setattr__(self, "sender", "" if self.user_id is None else f"user:{self.user_id}")
 
     def own(self, path: str = "") -> dict[str, Any]:
         """The filter of their own rows in the current workspace; `path` leads to the row with owner and workspace."""
@@ -94,6 +94,37 @@ class Principal:
 
 
 ANONYMOUS = Principal()
+
+
+class MissingScope(Refusal):
+    """The caller's credential lacks `scope`."""
+
+    kind = Kind.FORBIDDEN
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"Your API key or token is missing the scope {scope}, to {SCOPES[scope]}.")
+        self.scope = scope
+
+
+class MissingRole(Refusal):
+    """The caller's role in the workspace does not permit this."""
+
+    kind = Kind.FORBIDDEN
+
+    def __init__(self, permission: Permission) -> None:
+        super().__init__(missing_permission(permission))
+
+
+def check_allowed(principal: Principal, scope: str, permission: Permission | None = None) -> None:
+    """Whether the credential has the scope, and the role in the workspace a permission, by default that of the scope.
+
+    What anonymous callers may do, the agent says. Raises MissingScope, MissingRole.
+    """
+    if principal.scopes is not None and scope not in principal.scopes:
+        raise MissingScope(scope)
+    needed = permission or NEEDED_FOR_SCOPE.get(scope, Permission.READ)
+    if principal.is_known and (principal.role is None or needed not in PERMISSIONS[principal.role]):
+        raise MissingRole(needed)
 
 
 def address_key(address: str) -> str:

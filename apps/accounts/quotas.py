@@ -178,16 +178,19 @@ class RequestCounter:
         now = time()
         minute, wait = int(now // MINUTE), math.ceil(MINUTE - now % MINUTE)
         with self._lock:
-            count = self._count(minute, caller)
-            is_known = count.left > 0 or limit <= count.exhausted or not self._is_shared
-            if is_known:
+            if minute > self._minute:
+                self._minute = minute
+                self._counts.clear()
+            count = self._counts[caller]
+            is_shared = settings.CHANNEL_LAYER_URL.startswith("redis") and monotonic() >= self._alone_until
+            if count.left > 0 or limit <= count.exhausted or not is_shared:
                 count.left = max(0, count.left - 1)
                 count.used += 1
                 return max(count.used, limit + 1 if limit <= count.exhausted else 0), wait
         share = max(1, int(limit * SHARE))
         taken = self._take(minute, caller, share)
         with self._lock:
-            count = self._count(minute, caller)
+            count = self._counts[caller]
             before = count.used if taken is None else taken - share
             granted = 1 if taken is None else min(share, limit - before)
             count.used = max(count.used, before) + 1
@@ -200,20 +203,11 @@ class RequestCounter:
     def count_of(self, caller: str) -> int:
         """The number of this minute."""
         minute = int(time() // MINUTE)
-        taken = self._take(minute, caller, 0) if self._is_shared else None
+        is_shared = settings.CHANNEL_LAYER_URL.startswith("redis") and monotonic() >= self._alone_until
+        taken = self._take(minute, caller, 0) if is_shared else None
         with self._lock:
-            count = self._count(minute, caller)
+            count = self._counts[caller] if minute <= self._minute else _Count()
             return count.used if taken is None or count.exhausted >= 0 else max(count.used, taken - count.left)
-
-    def _count(self, minute: int, caller: str) -> _Count:
-        if minute > self._minute:
-            self._minute = minute
-            self._counts.clear()
-        return self._counts[caller]
-
-    @property
-    def _is_shared(self) -> bool:
-        return settings.CHANNEL_LAYER_URL.startswith(("redis://", "rediss://")) and monotonic() >= self._alone_until
 
     def _take(self, minute: int, caller: str, share: int) -> int | None:
         """What all processes have taken with this share; None without Redis, when this process counts alone."""

@@ -17,9 +17,8 @@ from django.db.models import Model, OrderBy
 from django.utils.module_loading import module_has_submodule
 
 from apps.accounts.permissions import Permission
-from apps.accounts.principals import WRITE, Principal
+from apps.accounts.principals import WRITE, Principal, check_allowed
 from apps.accounts.quotas import count_act, count_key_change
-from apps.accounts.rights import check_allowed
 from apps.accounts.visibility import VisibleQuerySet
 from parley.registry import ParleyApp
 

@@ -209,7 +209,7 @@ class Definition(StrictModel):
 
 
 def as_yaml(content: JSON) -> str:
-    if writer := added("definition_writers", content.get("kind", "")):
+    if writer := added["definition_writers", content.get("kind", "")]:
         written: str = writer(content)
         return written
     order = {name: place for place, name in enumerate(("kind", *Definition.model_fields))}

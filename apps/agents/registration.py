@@ -36,7 +36,7 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     loaded, agent = load_handler(handler), get_or_new(slug)
     described = handler_fields(loaded, slug) | ({} if agent.pk else list_fields(loaded))
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
-    if added("restorers", agent.kind):
+    if added["restorers", agent.kind]:
         what = "plan" if agent.kind == Agent.Kind.PLAN else "agent without code"
         raise ValidationError({"slug": f"The {what} {slug} exists already. Choose another slug, or delete it first."})
     if agent.health == Agent.Health.UNAVAILABLE:  # its handler has just been loaded
@@ -72,7 +72,7 @@ def define(
 
 def is_revertible(agent: Agent) -> bool:
     """Whether its versions define it, so that it can return to one."""
-    return added("restorers", agent.kind) is not None
+    return added["restorers", agent.kind] is not None
 
 
 def revert(version: AgentVersion, author: User | None) -> AgentVersion:
@@ -82,7 +82,7 @@ def revert(version: AgentVersion, author: User | None) -> AgentVersion:
     """
     if not is_revertible(version.agent):
         raise ValidationError({"version": "The handler defines this agent. Change the handler instead."})
-    restore: Callable[..., AgentVersion] = added("restorers", version.agent.kind)
+    restore: Callable[..., AgentVersion] = added["restorers", version.agent.kind]
     with write_transaction():
         made = restore(version, author=author, note=f"Back to version {version.number}.")
         details = {"restored": version.number, "version": made.number}

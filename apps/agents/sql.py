@@ -10,14 +10,6 @@ from apps.agents.models import Agent
 from parley.db.sql import Query
 
 
-def _key_and_agent(
-    key: ApiKey | None, user: User | None, membership: Membership | None, agent: Agent | None
-) -> tuple[ApiKey | None, Agent | None]:
-    if key is not None and user is not None:
-        key.user, key.membership = user, membership
-    return key, agent
-
-
 def _user_session_and_agent(
     user: User | None, membership: Membership | None, session: Session | None, agent: Agent | None
 ) -> tuple[User | None, Session | None, Agent | None]:
@@ -36,12 +28,12 @@ def _token_and_agent(
 
 AGENT_BY_SLUG = Query[Agent]("SELECT {agent} FROM {agent.table} WHERE agent.slug = %s", agent=Agent)
 
-KEY_AND_AGENT = Query(
+KEY_AND_AGENT = Query[tuple[ApiKey | None, Agent | None]](
     "SELECT {api_key}, {person}, {member}, {agent} FROM (SELECT 1) AS always "
     "LEFT JOIN {api_key.table} ON api_key.prefix = %s LEFT JOIN {person.table} ON person.id = api_key.user_id "
     "LEFT JOIN {member.table} ON member.user_id = api_key.user_id AND member.workspace_id = api_key.workspace_id "
     "LEFT JOIN {agent.table} ON agent.slug = %s",
-    _key_and_agent,
+    attached={"person": "api_key.user", "member": "api_key.membership"},
     api_key=ApiKey,
     person=User,
     member=Membership,

@@ -79,11 +79,6 @@ def content_digest(content: JSON) -> str:
     return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
 
 
-def version_reference(version: AgentVersion) -> JSON:
-    """The reference that runs store."""
-    return {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
-
-
 @lru_cache(maxsize=1000)
 def version_at(key: uuid.UUID) -> AgentVersion:
     """Cached. Raises AgentVersion.DoesNotExist."""

@@ -74,7 +74,7 @@ class Source:
 
 
 def sources() -> tuple[Source, ...]:
-    found: tuple[Source, ...] = added("analytics_sources")
+    found: tuple[Source, ...] = added["analytics_sources"]
     return found
 
 

@@ -39,7 +39,7 @@ def measure() -> None:
 
     It asks the `storage_meters` of all apps.
     """
-    for meter in added("storage_meters"):
+    for meter in added["storage_meters"]:
         size = Size(*meter())
         values = {"bytes": size.bytes, "rows": size.rows, "measured_at": timezone.now()}
         StorageSize.objects.update_or_create(name=size.name, defaults=values)

@@ -24,6 +24,7 @@ from apps.agents.models import Agent
 from apps.budgets.models import Budget, Measure, Spending, first_of_month
 from apps.engine.assignment import current_assignment, spends_for
 from apps.engine.queue import Lane
+from apps.limits import current as limits
 from apps.limits.current import Exceeded
 from apps.limits.models import Whose
 from apps.record.errors import BudgetSpent
@@ -168,6 +169,7 @@ def forget() -> None:
     """Read the rows again before the next use."""
     global _kept
     _kept = Snapshot()
+    limits.forget()
 
 
 TOKENS = F("input_tokens") + F("output_tokens")
@@ -188,8 +190,18 @@ def sums(rows: QuerySet[Spending], by: str, most: int | None = None) -> list[tup
     return [(name, cost) for name, cost in found[:most]]
 
 
+def obstacle() -> limits.Obstacle | None:
+    """A send obstacle (`parley.registry`)."""
+    global _kept
+    if not Budget.objects.exists():
+        return None
+    if not _kept.budgets:
+        _kept = Snapshot()  # these are new
+    return check_budget
+
+
 def check_budget(principal: Principal, agent: Agent) -> None:
-    """A send obstacle (`parley.registry`). Raises BudgetSpent, only for agents that spend."""
+    """Raises BudgetSpent, only for agents that spend."""
     if not (known := snapshot()).budgets:
         return
     scope = Scope(principal.workspace_id or agent.workspace_id, agent.pk, principal.key)

@@ -18,7 +18,7 @@ from agentkit.clients import CLIENT, RESULTS, Wish, calls_in
 from agentkit.llm import MODEL_WISHES
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import loading
+from apps.engine import handlers
 from apps.engine.repeats import was_sent
 from apps.record import lookup
 from apps.record.content.strict_json import digest_of
@@ -109,7 +109,7 @@ async def honored_by(agent: Agent) -> Sequence[Wish]:
     if agent.kind != Agent.Kind.HOSTED:
         return ()
     try:
-        return (await loading.handler_of(agent)).wishes
+        return (await handlers.handler_of(agent)).wishes
     except HandlerError:
         return ()
 

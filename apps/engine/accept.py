@@ -19,8 +19,11 @@ from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import activity, cancel, payments, questions
+from apps.engine.output import agent_message
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
 from apps.engine.repeats import find_accepted
+from apps.installation import current
+from apps.installation.models import Activity
 from apps.limits import current as limits
 from apps.limits.current import LimitExceeded
 from apps.record import ledger, lookup, notifications, runs
@@ -47,9 +50,9 @@ from apps.record.execution import Accepted, Dependency, Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
 from parley.db.sql import corrected_time
-from parley.registry import added
 from parley.telemetry import tracing
 
+ALL_ACTIVE = (Activity.ACTIVE, Activity.ACTIVE)
 ExtraWrites = Callable[[Ledger, uuid.UUID], None]
 """Further writes in the transaction that accepts a message; called with the log and the task's id."""
 
@@ -104,20 +107,25 @@ def accept(principal: Principal, agent: Agent, message: JSON, **options: Unpack[
 
     Raises errors.Refusal; then nothing is stored. Publish `Receipt.run` afterwards.
     """
+    known = limits.snapshot()
     if "priority" not in options:
-        options["priority"] = _priority(principal, agent, message)
+        is_asked = "priority" in known.names or PRIORITY in message.get("metadata", {})
+        options["priority"] = _priority(known, principal, agent, message) if is_asked else Run.Priority.NORMAL
     options["sender"] = sender = options.get("sender") or principal.sender
-    options["traceparent"] = options.get("traceparent") or tracing.current_traceparent()
     stored = storable(agent, message)
-    blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
+    if any("stored" in part for part in stored["parts"]):
+        blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
+    target = lookup.Target(None, None)
     for _ in range(3):
         try:
-            target = lookup.find_target(principal, agent, message, finds_question=options.get("finds_question", False))
+            if message.get("contextId") or message.get("taskId"):
+                finds_question = options.get("finds_question", False)
+                target = lookup.find_target(principal, agent, message, finds_question=finds_question)
             if target.asked is not None:
                 if (earlier := _earlier_receipt(principal, sender, agent, message)) is not None:
                     return earlier  # not an answer to what is asked now
                 options["question_index"] = options.get("question_index") or target.asked
-            return _record_message(principal, agent, target, message, stored, options)
+            return _record_message(known, principal, agent, target, message, stored, options)
         except (IntegrityError, UnsupportedOperation, BudgetSpent, NotAccepting, Context.DoesNotExist) as refusal:
             # A repeated message, or a context that was just opened or cleared.
             if (earlier := _earlier_receipt(principal, sender, agent, message)) is not None:
@@ -132,16 +140,18 @@ def storable(agent: Agent, message: JSON) -> JSON:
 
     Raises InvalidParams for too much data, and for text that shows nothing.
     """
-    check_visible(message["parts"])
+    shown = [part["text"] for part in message["parts"] if "text" in part]
+    if not any(text.isascii() and text.isprintable() and not text.isspace() for text in shown):
+        check_visible(message["parts"])
     parts = blobs.store_large(message["parts"], settings.MAX_DATA_BYTES)
-    return {**payments.storable(agent, message), "parts": parts}
+    return {**(payments.storable(agent, message) if message.get("metadata") else message), "parts": parts}
 
 
-def _priority(principal: Principal, agent: Agent, message: JSON) -> Run.Priority:
+def _priority(known: limits.Snapshot, principal: Principal, agent: Agent, message: JSON) -> Run.Priority:
     asked = message.get("metadata", {}).get(PRIORITY)
     if isinstance(asked, str) and asked in ASKED_FOR:
         return ASKED_FOR[asked]
-    return Run.Priority(limits.snapshot().priority(principal.workspace_id, principal.key, agent.pk))
+    return Run.Priority(known.priority(principal.workspace_id, principal.key, agent.pk))
 
 
 def _earlier_receipt(principal: Principal, sender: str, agent: Agent, message: JSON) -> Receipt | None:
@@ -161,36 +171,46 @@ CLEARED = "This {} was sent in a conversation that was cleared. Use a new {}."
 
 
 def _record_message(
-    principal: Principal, agent: Agent, target: lookup.Target, sent: JSON, message: JSON, options: Options
+    known: limits.Snapshot,
+    principal: Principal,
+    agent: Agent,
+    target: lookup.Target,
+    sent: JSON,
+    message: JSON,
+    options: Options,
 ) -> Receipt:
     """`sent` is the `message` before it was made storable."""
-    sender, payload, extra_writes = options["sender"], payments.payload_in(sent), options.get("extra_writes")
+    sender, extra_writes, metadata = options["sender"], options.get("extra_writes"), sent.get("metadata") or {}
+    payload = payments.payload_in(sent) if metadata else None
     parent = str(called) if (called := options.get("parent")) else None
     if target.task is None and options.get("question_index") is not None:
         raise AlreadyAnswered
     check_obstacles(principal, agent)
     if target.task is None:
-        activity.check_accepts(agent, is_delegated=parent is not None)  # what has begun needs it
-        if parent is None:
+        if (agent.activity, current.snapshot().activity) != ALL_ACTIVE:
+            activity.check_accepts(agent, is_delegated=parent is not None)  # what has begun needs it
+        if parent is None and not known.is_empty:
             check_depth(Lane(principal.workspace_id or agent.workspace_id or 0, agent.pk, principal.key))
     task_id = target.task or uuid.uuid4()
-    body_hash = digest_of(sent) if sender else ""
     run: Run | None
     # Otherwise nothing else is written or read here.
     lock = target.context is not None or extra_writes is not None or payload is not None
-    named = named_dependencies(message) if target.task is None else []
+    named = named_dependencies(message) if metadata and target.task is None else []
     depends = find_dependencies(principal, target.context, named, parent) if named else []
     with_named = message | ({"referenceTaskIds": [*message.get("referenceTaskIds", []), *named]} if named else {})
     with ledger.writing(target.context or Context(), lock=lock) as log:
         if sender:
-            known = {"sender": sender, "agent": agent, "message_id": sent["messageId"], "body_hash": body_hash}
-            log.extra_rows.append(Accepted(**known, task_id=task_id))
+            body_hash = digest_of(sent)
+            by = {"sender": sender, "agent": agent, "message_id": sent["messageId"], "body_hash": body_hash}
+            log.extra_rows.append(Accepted(**by, task_id=task_id))
         if payload is not None:
             known_task = log.task(target.task) if target.task is not None else None
             _seal_payment(log, agent, known_task, task_id, payload)
         if target.task is None:
-            references = lookup.references_of(principal, with_named, target.context)
-            more = {"skill": options.get("skill"), HINTS: hints_for(agent, with_named, references), DEPENDS_ON: depends}
+            refers = target.context is not None or bool(with_named.get("referenceTaskIds"))
+            references = lookup.references_of(principal, with_named, target.context) if refers else []
+            hints = hints_for(agent, with_named, references) if refers or metadata else []
+            more = {"skill": options.get("skill"), HINTS: hints, DEPENDS_ON: depends}
             task = {"agent": agent.pk, "references": references, "parent": parent}
             task |= {"metadata": {name: value for name, value in more.items() if value not in (None, [])}}
             said: JSON = {"task": {name: value for name, value in task.items() if value not in (None, {})}}
@@ -202,8 +222,8 @@ def _record_message(
                 turn=1,
                 lane=str(Lane(log.context.workspace_id, agent.pk, principal.key)),
                 priority=options["priority"],
-                queued_at=corrected_time(),
-                traceparent=runs.queued_span(task_id, options["traceparent"]),
+                queued_at=event.at,
+                traceparent=tracing.queue(task_id, options.get("traceparent", "")),
             )
             if (question := options.get("question")) is not None:
                 run.slot, run.memory = question.slot, question.memory
@@ -301,11 +321,14 @@ SHOWN, MOST_HINTS, MAX_HINT = 80, 10, 500  # characters of a name, references, c
 
 def check_obstacles(principal: Principal, agent: Agent) -> None:
     """Raises errors.Refusal if this agent may not be sent a new message now."""
+    known = limits.snapshot()
+    if known.is_empty:
+        return
     try:
         limits.count_message(agent.pk)
     except LimitExceeded as exceeded:
         raise LimitReached(exceeded) from None
-    for check in added("send_obstacles"):
+    for check in known.obstacles:
         check(principal, agent)
 
 
@@ -365,7 +388,8 @@ def _continue_task(
     """Record a further message: it answers the task's question or waits for the next turn."""
     task = log.task(task_id)
     state, slot = TaskState(task.state), task.slot
-    question_index, traceparent = options.get("question_index"), options["traceparent"]
+    question_index = options.get("question_index")
+    traceparent = options.get("traceparent") or tracing.current_traceparent()
     if question_index is not None and question_index != task.status_event:
         raise AlreadyAnswered
     if state.is_terminal:
@@ -404,7 +428,7 @@ def _record_payment(log: Ledger, task: Task, paid: payments.Result) -> JSON | No
     """Record what became of a payment. Returns the slot of the next turn; None if the task asks again."""
     slot: JSON = task.slot or {}
     said = [text_part("The payment was made." if not paid.error else f"The payment failed: {paid.error}.")]
-    message = questions.agent_message(log, task, said, {})
+    message = agent_message(log, task, said, {})
     message["metadata"] |= payments.result_metadata(task, paid)
     working: JSON = {"state": TaskState.WORKING}
     if not paid.error:
@@ -455,7 +479,7 @@ def next_run(
         lane=last.lane,
         priority=last.priority,
         queued_at=corrected_time(),
-        traceparent=runs.queued_span(task_id, traceparent or last.traceparent),
+        traceparent=tracing.queue(task_id, traceparent or last.traceparent),
     )
 
 

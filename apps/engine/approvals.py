@@ -41,13 +41,13 @@ class TurnApprovals:
 
     assignment: Assignment
     recorder: Recorder
-    decided: JSON = field(init=False)
     _policies: dict[str, str] = field(default_factory=dict)
     _remembered: list[str] = field(default_factory=list)
     _agent: int = 0  # the key of the agent whose policies were read
 
-    def __post_init__(self) -> None:
-        self.decided = self.assignment.decisions
+    @property
+    def decided(self) -> JSON:
+        return self.assignment.decisions
 
     async def policy(self, kind: ToolKind, name: str, declared: bool) -> Policy:
         """As operators set it, or as the task's owner chose for this session: two queries for a turn."""

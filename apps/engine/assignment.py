@@ -141,7 +141,7 @@ def earlier_messages(context: Context, before: int | None = None) -> list[Messag
 
 def handler_message(row: Message, context: Context) -> Said:
     """A recorded message for handlers. Stored content is loaded on demand."""
-    return Said(wire.stored_message(row, context), blobs.content_of)
+    return Said(row.stored(context), blobs.content_of)
 
 
 def referenced_tasks(

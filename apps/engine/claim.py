@@ -9,7 +9,9 @@ import datetime
 import math
 import uuid
 from collections.abc import Callable
+from functools import partial
 
+from django.conf import settings
 from django.db.models import F
 
 from agentkit import Message as Said
@@ -25,8 +27,8 @@ from apps.engine.assignment import (
 )
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
-from apps.installation.models import Operation
-from apps.record import ledger, notifications, runs, wire
+from apps.installation.models import Activity
+from apps.record import ledger, notifications, runs
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import UnsupportedOperation
@@ -35,7 +37,7 @@ from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Message, TaskState
 from apps.record.runs import Lease, LeaseLost
-from parley.db.sql import NOW, note_time
+from parley.db.sql import NOW, Now, note_time
 from parley.telemetry import metrics
 
 START_SECONDS = 60.0  # that a process of its own has to claim its run
@@ -58,20 +60,8 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None, *, al
     A turn without attempts left fails. After a commit whose reply was lost, a repeated claim finds the run claimed.
     `alone`: the process executes nothing else. Raises RunsAlone if it must (see `engine.isolation`).
     """
-
-    def read_and_claim(lock: bool) -> Assignment | RunsAlone | None:
-        found = RUN.one(run_id)
-        if found is None:
-            return None
-        run, operation, now = found
-        note_time(now)
-        is_mine = run.state == Run.State.RUNNING and run.worker == worker
-        if may_take is not None and not is_mine and not may_take(run, now):
-            return None
-        return _claim(run, operation, now, worker, lock, alone)
-
     try:
-        claimed = ledger.unless_stale(read_and_claim)
+        claimed = ledger.unless_stale(partial(_claim, run_id, worker, may_take, alone))
         if isinstance(claimed, RunsAlone):
             raise claimed
         return claimed
@@ -83,16 +73,24 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None, *, al
 
 
 def _claim(
-    run: Run, operation: Operation | None, now: datetime.datetime, worker: str, lock: bool, alone: bool
+    run_id: uuid.UUID, worker: str, may_take: MayTake | None, alone: bool, lock: bool
 ) -> Assignment | RunsAlone | None:
+    found = RUN.one(run_id)
+    if found is None:
+        return None
+    run, operation, now = found
+    note_time(now)
     task, context = run.task, run.task.context
+    is_claimed = run.state == Run.State.RUNNING and run.worker == worker
+    if may_take is not None and not is_claimed and not may_take(run, now):
+        return None
     skill: str | None = task.metadata.get("skill")
     if run.agent is not None:  # only in memory, because the task keeps its agent
         task.agent, skill = run.agent, skill_for(task, run.agent)
-    is_claimed = run.state == Run.State.RUNNING and run.worker == worker
     is_lost = run.state == Run.State.RUNNING and not is_claimed
     if not is_claimed:
-        if not activity.may_start(task.agent, operation):
+        is_held = operation is not None or task.agent.activity != Activity.ACTIVE
+        if is_held and not activity.may_start(task.agent, operation):
             return None  # resuming publishes it again
         is_suspect = is_lost and _runs_in_process(task.agent) and not _is_of_one_process(run.worker, worker)
         run.alone = run.alone or is_suspect
@@ -103,14 +101,15 @@ def _claim(
             _reserve(run, worker, now)
             metrics.LEASES_LOST[task.agent.slug].inc(is_lost)
             return RunsAlone(run.pk, worker)
-    given = delegation.original_run(run) if delegation.is_repeat(run) else run
-    if not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
+    given = delegation.original_run(run) if run.slot and delegation.is_repeat(run) else run
+    is_short = bool(handlers.handler_threads().lost)
+    if is_short and not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep tries again
     pinned = given.input.get("agent")  # all attempts use the first one's version
     version = uuid.UUID(pinned["version"]) if pinned else task.agent.current_version_id
     task.agent.current_version = versions.version_at(version) if version else None
     history = earlier_messages(context, before=given.message.index) if given.message.index > 1 else []
-    message = wire.stored_message(run.message, context)
+    message = run.message.stored(context)
     if not is_claimed:
         _begin_attempt(run, now, worker, _snapshot(run, given, message, history, skill), lock)
         _count_claim(run, now, is_lost)
@@ -138,7 +137,7 @@ def _assignment(
         input_hash=run.input_hash,
         skill=skill,
         original=given if repeats else None,
-        decisions=questions.decided_in(run.slot),
+        decisions=questions.decided_in(run.slot) if run.slot else {},
         answered=run.slot if repeats and run.slot else {},
         asked_by=uuid.UUID(child) if child and not run.resumed else None,
         seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
@@ -203,6 +202,9 @@ def _has_called_tools(run: Run) -> bool:
     return Event.objects.filter(run=run.pk, type=EventType.AGENT_TOOL_CALL).exists()
 
 
+NO_MEMORY = digest_of({})
+
+
 def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill: str | None) -> JSON:
     """The turn's input, for later comparison. Memory is erased at the end, so the snapshot has only its digest.
 
@@ -214,7 +216,7 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
         "history": [message.message_id for message in history],
         "references": task.references,
         "slot": run.slot,
-        "memory": digest_of(run.memory),
+        "memory": digest_of(run.memory) if run.memory else NO_MEMORY,
     }
     options: JSON | None = None
     if given.input:
@@ -225,7 +227,7 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
         before = Run.objects.filter(task=task.pk, turn__lt=given.turn).order_by("-turn")
         options = before.values_list("input__options", flat=True).first()
     optional = {
-        "agent": versions.version_reference(version) if (version := task.agent.current_version) else None,
+        "agent": version.reference if (version := task.agent.current_version) else None,
         "session": digest_of(context.memory) if context.memory else None,
         "options": options,
         "skill": skill,
@@ -247,7 +249,8 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
             "input_hash": run.input_hash,
         }
         _take_lease(log, run, worker, values)
-        log.use_loaded(task, has_artifacts=not run.is_first)
+        # `attempt` cannot tell: a worker that gives a run back takes one off.
+        log.use_loaded(task, has_artifacts=run.turn > 1 or run.fence > 1)
         if task.state == TaskState.SUBMITTED:
             log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task.pk)
         started: JSON = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
@@ -270,7 +273,12 @@ def _take_lease(log: Ledger, run: Run, worker: str, values: JSON, *, dead: str =
     elif run.state != Run.State.QUEUED:
         raise LeaseLost
     run.fence += 1
-    lease = {"state": Run.State.RUNNING, "fence": run.fence, "worker": worker, "lease_until": runs.lease_end()}
+    lease = {
+        "state": Run.State.RUNNING,
+        "fence": run.fence,
+        "worker": worker,
+        "lease_until": Now(settings.RUN_LEASE_SECONDS),
+    }
     log.acquire_lease(Lease(run.pk, run.fence), held, lease | values)
 
 

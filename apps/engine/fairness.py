@@ -97,7 +97,7 @@ class Turns:
 
     def choose(self) -> tuple[uuid.UUID, str] | None:
         """Reserve the run whose turn it is. Returns it with its lane; None if nothing waits."""
-        if limits.snapshot().has(Kind.RUNNING):
+        if Kind.RUNNING in limits.snapshot().names:
             with _one_at_a_time():
                 return self._reserve_of(Waiting.read())
         if time.monotonic() < self._kept_until and (chosen := self._reserve_of(self._waiting)):
@@ -137,14 +137,14 @@ class Turns:
         with self._lock:
             if len(self._served) > REMEMBERED:
                 self._served.clear()
-            self._served[lane] = self._served[Lane.read(lane).workspace] = next(self._count)
+            self._served[lane] = self._served[int(lane.partition(":")[0] or 0)] = next(self._count)
 
     def _is_turn(self, run: Run, now: datetime.datetime) -> bool:
         """May a message's own run be claimed without asking who else waits?"""
         if not _is_free_and_unlimited(run, now):
             return False
         if run.state == Run.State.QUEUED:
-            self._measure_wait(run, now)
+            self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
             if self.is_behind:
                 return False
             self._note_served(run.lane)
@@ -152,31 +152,22 @@ class Turns:
 
     def _is_reserved(self, run: Run, now: datetime.datetime) -> bool:
         """A run that `choose` gave may be claimed. Its wait says whether the queue is behind."""
-        self._measure_wait(run, now)
-        return True
-
-    def _measure_wait(self, run: Run, now: datetime.datetime) -> None:
         self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
-
-
-def _is_free(run: Run, now: datetime.datetime) -> bool:
-    """Has no worker the run, and is none about to take it?"""
-    return run.state in (Run.State.QUEUED, Run.State.RUNNING) and (run.lease_until is None or run.lease_until < now)
+        return True
 
 
 def _is_free_and_unlimited(run: Run, now: datetime.datetime) -> bool:
-    """May it start whoever else is at work? A lost run is counted already."""
+    """May it start whoever else is at work? No worker has it, and none is about to take it. A lost run is counted."""
+    if run.state not in (Run.State.QUEUED, Run.State.RUNNING) or (run.lease_until and run.lease_until >= now):
+        return False
     is_counted = run.state == Run.State.RUNNING or run.priority == Run.Priority.CONTINUED
-    return _is_free(run, now) and (is_counted or not has_limit(run.lane))
+    return is_counted or Kind.RUNNING not in limits.snapshot().names or not has_limit(run.lane)
 
 
 def has_limit(lane: str) -> bool:
     """Is the number of runs at work limited in this lane? Then the end of one makes room for another."""
-    known = limits.snapshot()
-    if not known.has(Kind.RUNNING):
-        return False
     workspace, agent, key = Lane.read(lane)
-    return bool(known.limits(Kind.RUNNING, workspace, key, agent))
+    return bool(limits.snapshot().limits(Kind.RUNNING, workspace, key, agent))
 
 
 def _holders(lane: str) -> set[Holder]:

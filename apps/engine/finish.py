@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
+from django.conf import settings
 from django.db import transaction
 
 from agentkit import (
@@ -29,21 +30,22 @@ from agentkit.outcomes import NO_ANSWER
 from apps.agents.models import Agent
 from apps.engine import payments
 from apps.engine.accept import record_copy
-from apps.engine.output import MemoryChanges, store_large
-from apps.engine.questions import agent_message, asks_approval, overtaken, slot_of
+from apps.engine.output import MemoryChanges, agent_message, store_large
+from apps.engine.questions import asks_approval, overtaken, slot_of
 from apps.engine.sql import LATER_MESSAGE
-from apps.record import ledger, runs
+from apps.record import ledger
 from apps.record.content.parts import pieces_joined
 from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.execution import Run, Suspension
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
-from apps.record.projection import Author, assemble_parts
+from apps.record.projection import AUTHOR_KEY, Author, assemble_parts
 from apps.record.runs import Lease, has_unfinished_run
 from parley import db
 from parley.db.sql import NOW, corrected_time
 from parley.registry import added
+from parley.telemetry import tracing
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
@@ -93,6 +95,7 @@ class Ending:
         fallback_id: the fallback that took the turn.
         span: the run's trace span.
         author: who wrote the outcome's message, if another agent did.
+        is_repeated: will the turn start again, after the answer to a child's question or about a tool call?
     """
 
     lease: Lease
@@ -110,23 +113,7 @@ class Ending:
     fallback_id: int | None = None
     span: str = ""
     author: Author | None = None
-
-    @property
-    def is_repeated(self) -> bool:
-        """Will the turn start again, after the answer to a child's question or about a tool call?"""
-        return self.child is not None or (isinstance(self.outcome, InputRequired) and self.outcome.repeats)
-
-    @property
-    def result(self) -> str:
-        """The task's state by the outcome, or "interrupted" or "ongoing"; for metrics."""
-        if self.outcome is None:
-            return "interrupted"
-        return "ongoing" if isinstance(self.outcome, Ongoing) else STATES[type(self.outcome)].value
-
-    @property
-    def reason(self) -> str:
-        """The code of a failure; "" for what is none."""
-        return str(self.outcome.code) if isinstance(self.outcome, Failed) else ""
+    is_repeated: bool = False
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -143,30 +130,19 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
             later = LATER_MESSAGE.one(task.pk, message.index) if lock else None
             return _end_turn(log, ended, later, ending, artifacts)
 
-    if _writes_only_events(ending):
-        is_newest = _has_only_begun(task, message, ending) or LATER_MESSAGE.one(task.pk, message.index) is None
-        if is_newest:
+    outcome = ending.outcome
+    is_end = not (outcome is None or isinstance(outcome, Ongoing) or ending.child or ending.turn > 1 or ending.usage)
+    is_plain = isinstance(outcome, Completed) and not outcome.metadata
+    if is_end and (is_plain or not payments.speaks_of_payment(outcome)):  # it needs no rows but its events and its run
+        # Nothing was recorded after the message, as far as is known, but the start of this run? If others have written
+        # meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
+        has_only_begun = ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS
+        if has_only_begun or LATER_MESSAGE.one(task.pk, message.index) is None:
             return ledger.unless_stale(write)
     return write(True)
 
 
 FIRST_EVENTS = 2  # that a task's first claim records: its state and the start of its run
-
-
-def _has_only_begun(task: Task, message: Message, ending: Ending) -> bool:
-    """Was nothing recorded after the message, as far as is known, but the start of this run?
-
-    If others have written meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
-    """
-    return ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS
-
-
-def _writes_only_events(ending: Ending) -> bool:
-    """Needs the end no other rows than those of its events and its run?"""
-    outcome = ending.outcome
-    if outcome is None or isinstance(outcome, Ongoing) or ending.child is not None or ending.turn > 1:
-        return False
-    return not ending.usage and not payments.speaks_of_payment(outcome)
 
 
 def _end_turn(
@@ -186,7 +162,7 @@ def _end_turn(
     }
     log.renew_lease(ending.lease, values | ({"usage": ending.usage} if ending.usage else {}))
     if ending.usage:
-        for listener in added("usage_listeners"):
+        for listener in added["usage_listeners"]:
             listener(ending.lease.run_id, task, ending.fallback_id or task.agent_id, ending.usage)
     if ending.session is not None:
         log.remember(ending.session.changed, ending.session.forgotten)
@@ -234,7 +210,8 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
         said = agent_message(log, task, outcome.parts, outcome.message_metadata)
-        log.add(EventType.AGENT_MESSAGE, {"message": said, **_author(task, ending)}, task=task.pk)
+        author = {"agent": task.agent_id} if ending.author is None else _author(ending.author)
+        log.add(EventType.AGENT_MESSAGE, {"message": said, **author}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     slot = _slot(ending)
@@ -248,7 +225,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         turn=ending.turn + 1,
         slot=overtaken(slot, waiting.parts) if slot and asks_approval(slot) else slot,
         memory=ending.memory,
-        traceparent=runs.queued_span(task.pk, ending.span),
+        traceparent=tracing.queue(task.pk, ending.span),
         queued_at=corrected_time(),
         **place,
     )
@@ -285,24 +262,28 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    text, is_silent = _answer_text(task, made), _is_silent(task, outcome)
-    made_up = "" if is_silent else default_text([one.name for one in made if one.name])
+    is_remote = task.agent.kind == Agent.Kind.REMOTE
+    text, is_silent = _answer_text(task, made), is_remote and _is_silent(outcome)
+    made_up = "" if text or is_silent else default_text([one.name for one in made if one.name])
     said = parts or [{"text": words} for words in [text or made_up] if words]
     message = agent_message(log, task, said, outcome.message_metadata)
-    message["metadata"] |= payments.metadata_of(task)
+    if settings.PAYMENTS_FACILITATOR:
+        message["metadata"] |= payments.metadata_of(task)
     if ending.child is not None:
         message["metadata"] |= payments.passed_on(ending.child)
-    elif task.agent.kind == Agent.Kind.REMOTE:
+    elif is_remote:
         payments.note_receipt(task, message)
-    if not payments.is_spoken_of(message["metadata"]) and _is_delivered(message["parts"], made):
+    is_plain = message["metadata"].keys() == {AUTHOR_KEY}
+    if (is_plain or not payments.is_spoken_of(message["metadata"])) and _is_delivered(message["parts"], made):
         message[DELIVERED] = True
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
-        link = added("credential_link")(outcome)
+        link = added["credential_link"](outcome)
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
-    payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
+    author = {"agent": task.agent_id} if ending.author is None else _author(ending.author)
+    payload: dict[str, Any] = {"state": state, "message": message, **author}
     if is_silent and not said and not outcome.message_metadata:
         del payload["message"]
     if isinstance(outcome, InputRequired | AuthRequired):
@@ -310,19 +291,18 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         if payments.asks_payment(slot):
             slot = payments.asked_of(task, slot)
             message["metadata"] |= payments.question_metadata(slot)
+            is_plain = False
         payload["slot"] = slot
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
-    if ending.child is None and payments.asks_anew(message):
-        added("payment_budgets")(task, event.index, payments.choices_in(payload.get("slot"), message))
+    if ending.child is None and not is_plain and payments.asks_anew(message):
+        added["payment_budgets"](task, event.index, payments.choices_in(payload.get("slot"), message))
     if link is not None:
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
 
 
-def _author(task: Task, ending: Ending) -> JSON:
-    if (author := ending.author) is None:
-        return {"agent": task.agent_id}
+def _author(author: Author) -> JSON:
     return {"agent": author.agent} | ({"version": author.version} if author.version is not None else {})
 
 
@@ -336,7 +316,8 @@ def _answer_text(task: Task, made: Sequence[Delivered]) -> str:
         return ""
     if task.agent.kind != Agent.Kind.REMOTE and answers[0].name not in ("", ANSWER):
         return ""
-    match pieces_joined(answers[0].parts):
+    parts = answers[0].parts
+    match pieces_joined(parts) if len(parts) > 1 else parts:
         case [{"text": str(text), **others}] if "filename" not in others and len(text) <= MAX_ANSWER_LENGTH:
             return text.strip()
     return ""
@@ -350,7 +331,8 @@ def _is_delivered(said: list[JSON], made: Sequence[Delivered]) -> bool:
 
 def _contents(parts: list[JSON]) -> list[JSON]:
     """The parts without media types, with pieces of text joined and stripped."""
-    joined = ({name: value for name, value in part.items() if name != "mediaType"} for part in pieces_joined(parts))
+    whole = pieces_joined(parts) if len(parts) > 1 else parts
+    joined = ({name: value for name, value in part.items() if name != "mediaType"} for part in whole)
     return [{**part, "text": part["text"].strip()} if "text" in part else part for part in joined]
 
 
@@ -362,7 +344,7 @@ def default_text(names: Sequence[str]) -> str:
 def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
     """Signatures are part of the event, so that a replay has the same."""
     whole = [(one, assemble_parts(log.chunks(one))) for one in made]
-    return {name: claims for sign in added("artifact_signers") for name, claims in sign(task, whole, inputs).items()}
+    return {name: claims for sign in added["artifact_signers"] for name, claims in sign(task, whole, inputs).items()}
 
 
 def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
@@ -375,16 +357,16 @@ def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
         return []
     streamed = [tokens.text] if tokens else None
     given = [one for one in outcome.artifacts if not tokens or [part.get("text") for part in one.parts] != streamed]
-    if not given and not ending.streamed and not _is_silent(task, outcome):
+    is_remote = task.agent.kind == Agent.Kind.REMOTE
+    if not given and not ending.streamed and not (is_remote and _is_silent(outcome)):
         given = [Artifact(outcome.parts or [{"text": NO_ANSWER}], name=ANSWER)]
     stored = [store_large(task.workspace_id, [dict(part) for part in one.parts]) for one in given]
     return [dataclasses.replace(one, parts=cast(list[Part], parts)) for one, parts in zip(given, stored, strict=True)]
 
 
-def _is_silent(task: Task, outcome: Outcome) -> bool:
-    """Did a remote agent complete its task without a word? Nothing is put into its mouth."""
-    is_remote = task.agent.kind == Agent.Kind.REMOTE
-    return is_remote and isinstance(outcome, Completed) and not outcome.parts
+def _is_silent(outcome: Outcome) -> bool:
+    """Is a task completed without a word? Nothing is put into the mouth of a remote agent."""
+    return isinstance(outcome, Completed) and not outcome.parts
 
 
 def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str, code: str = WORKER_LOST) -> uuid.UUID | None:

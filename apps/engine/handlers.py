@@ -1,4 +1,7 @@
-"""Handlers of hosted agents, called on the event loop or in threads.
+"""Handlers of hosted agents: loaded once in a process, and called on the event loop or in threads.
+
+A handler is loaded again where an agent is registered with changed code. A module that changed is imported anew beside
+the old one: turns that run keep the objects that they began with.
 
 A watchdog interrupts handlers that block the event loop. What handlers print goes to the log.
 """
@@ -6,6 +9,9 @@ A watchdog interrupts handlers that block the event loop. What handlers print go
 from __future__ import annotations
 
 import asyncio
+import datetime
+import importlib
+import inspect
 import io
 import logging
 import sys
@@ -13,13 +19,18 @@ import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import cache_from_source
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from django.conf import settings
 from django.db import connections
+from django.utils import timezone
 
 import agentkit
 from agentkit import (
@@ -30,19 +41,132 @@ from agentkit import (
     Message,
     Outcome,
     ResponseType,
+    SkillHandler,
     TaskContext,
     drive,
+    load_handler,
     needs_thread,
     runner,
 )
-from agentkit.errors import HostSignal, contained
-from agentkit.runner import interrupt
+from agentkit.errors import HostSignal
+from agentkit.runner import constant_response_type, contained, interrupt
 from apps.agents.models import Agent
 from apps.engine.assignment import Assignment, ReleaseSlot
-from apps.engine.loading import handler_at, handler_of
 from parley.telemetry import logs
 
 log = logging.getLogger("parley.engine")
+
+HOUSE = frozenset({"agentkit", "apps", "examples", "parley"})  # Parley's own code changes with a restart only
+
+type Files = dict[str, tuple[int, int]]
+"""Time and size of source files, by their paths."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A handler, and what need not be asked of it for each message.
+
+    Attributes:
+        at: when its files were last found to be those of `files`.
+        always_task: is each message that names no skill answered by a task, and is there no skill to choose?
+    """
+
+    handler: SkillHandler
+    files: Files
+    at: datetime.datetime
+    always_task: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind = type(self.handler)
+        may_vary = isinstance(inspect.getattr_static(kind, "skills"), property)
+        chooses = may_vary or len(self.handler.skills) > 1 or kind.negotiate is not SkillHandler.negotiate
+        try:
+            self.always_task = not chooses and constant_response_type(self.handler) is ResponseType.TASK
+        except HandlerError:  # of which the task tells
+            self.always_task = False
+
+
+_loaded: dict[str, Loaded] = {}
+_loading = threading.RLock()
+
+
+def handler_at(path: str) -> SkillHandler:
+    """The handler at a dotted path. Raises agentkit.HandlerError."""
+    if (known := _loaded.get(path)) is not None:
+        return known.handler
+    with _loading:
+        if path not in _loaded:
+            at = timezone.now()
+            _loaded[path] = Loaded(load_handler(path), _files_of(path), at)
+        return _loaded[path].handler
+
+
+async def handler_of(agent: Agent) -> SkillHandler:
+    """The agent's handler. Raises agentkit.HandlerError."""
+    return (await load(agent)).handler
+
+
+async def load(agent: Agent) -> Loaded:
+    """The agent's handler, imported in a thread because that may take seconds. Raises agentkit.HandlerError."""
+    if agent.handler not in _loaded:
+        await asyncio.to_thread(handler_at, agent.handler)
+    elif settings.EMBEDDED:
+        saved = vars(agent).get("updated_at")  # not where a query left it out
+        if saved is not None and saved > _loaded[agent.handler].at:
+            await asyncio.to_thread(_reload, agent.handler)
+    return _loaded[agent.handler]
+
+
+def forget() -> None:
+    """For tests: load all handlers again."""
+    _loaded.clear()
+
+
+def _reload(path: str) -> None:
+    """Load the handler again if files of its package changed. What cannot be loaded leaves the old one."""
+    with _loading:
+        known, now, files = _loaded[path], timezone.now(), _files_of(path)
+        known.at = now
+        is_same = all(files.get(file) == about for file, about in known.files.items())
+        if is_same or _package_of(path) in HOUSE:
+            known.files = files  # with modules that were imported since
+            return
+        kept = _modules_of(path)
+        for name in kept:
+            del sys.modules[name]
+        for file in files:
+            with suppress(OSError, NotImplementedError):  # its time is in whole seconds
+                Path(cache_from_source(file)).unlink()
+        importlib.invalidate_caches()
+        try:
+            handler = load_handler(path)
+        except HandlerError as error:
+            sys.modules.update(kept)
+            log.warning("the changed code of %s cannot be loaded, so the old one stays: %s", path, error)
+            return
+        _loaded[path] = Loaded(handler, _files_of(path), now)
+        log.info("%s was loaded again, because its code changed", path)
+
+
+def _package_of(path: str) -> str:
+    return path.partition(":")[0].partition(".")[0]
+
+
+def _modules_of(path: str) -> dict[str, ModuleType]:
+    """The imported modules of the handler's package."""
+    package = _package_of(path)
+    return {name: found for name, found in list(sys.modules.items()) if name.partition(".")[0] == package}
+
+
+def _files_of(path: str) -> Files:
+    found: Files = {}
+    for module in _modules_of(path).values():
+        file = getattr(module, "__file__", None)
+        if file and file.endswith(".py"):
+            with suppress(OSError):
+                about = Path(file).stat()
+                found[file] = about.st_mtime_ns, about.st_size
+    return found
 
 
 @cache
@@ -130,21 +254,24 @@ def health_problem(agent: Agent) -> str:
 
 
 async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> Outcome:
-    """Let the agent's handler take one turn. Its exceptions pass through, as below."""
+    """Let the agent's handler take one turn. Its exceptions pass through; the caller contains them."""
     return await _call(drive, assignment.agent, task)
 
 
 async def decide_skill(agent: Agent, message: Message) -> Decision:
-    return await _call(agentkit.decide, agent, message)
+    with contained():
+        return await _call(agentkit.decide, agent, message)
 
 
 async def select_response_type(agent: Agent, message: Message, task: ExistingTask | None) -> ResponseType:
-    return await _call(runner.select_response_type, agent, message, task)
+    with contained():
+        return await _call(runner.select_response_type, agent, message, task)
 
 
 async def answer(agent: Agent, message: Message, **arguments: Any) -> Answer:
     """Let the agent's handler answer with a message; `arguments` as in `agentkit.answer`."""
-    return await _call(agentkit.answer, agent, message, **arguments)
+    with contained():
+        return await _call(agentkit.answer, agent, message, **arguments)
 
 
 async def _call[T](method: Callable[..., Awaitable[T]], agent: Agent, *arguments: Any, **named: Any) -> T:
@@ -154,8 +281,7 @@ async def _call[T](method: Callable[..., Awaitable[T]], agent: Agent, *arguments
         loop.set_task_factory(_contained_task)
     inside = _in_agent.set(True)
     try:
-        with contained():
-            return await method(await handler_of(agent), *arguments, executor=loan, **named)
+        return await method((await load(agent)).handler, *arguments, executor=loan, **named)
     finally:
         _in_agent.reset(inside)
         for call in loan.calls:

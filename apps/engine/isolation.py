@@ -142,10 +142,9 @@ class ChildProcesses:
                 self._count(1)
                 return False
             case [context, index, *owner]:
-                known = int(owner[0]) if owner else None
-                notifications.announce(
-                    context, int(index), known, settles=not index.startswith(notifications.ON_ITS_WAY)
-                )
+                settles = not index.startswith(notifications.ON_ITS_WAY)
+                known = owner[0] if owner else ""
+                notifications.notify(notifications.REACHED, context, int(index), known, settles)
         return is_waiting
 
 

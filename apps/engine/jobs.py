@@ -6,24 +6,21 @@ import datetime
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
-from celery import bootsteps, current_app, shared_task
+from celery import current_app, shared_task
 from celery.beat import EmbeddedService
 from celery.platforms import EX_OK
 from celery.signals import after_task_publish, task_postrun, task_prerun, worker_shutdown
 from celery.worker import state
 from django.conf import settings
 from django.db.models import Q
-from kombu import Consumer
 
 from apps.engine import activity, delegation
-from apps.engine.queue import PUBLISH_WAITING, publish, run_queue
-from apps.engine.worker import close_current_worker, current_worker
+from apps.engine.queue import PUBLISH_WAITING, publish
+from apps.engine.worker import close_current_worker
 from apps.record.execution import Run
 from parley.db import sql
 from parley.registry import added
@@ -32,53 +29,6 @@ from parley.telemetry import metrics
 log = logging.getLogger("parley.engine")
 
 DRAIN_SECONDS = 8.0
-PREFETCH = 32
-
-
-class RunConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
-    """Consumes run messages in each worker, beside Celery's own consumer.
-
-    It acknowledges a message when the run is claimed or gone; a full process returns it to the queue. Both happen in
-    Celery's consumer thread, because only that may use the broker's connection.
-    https://docs.celeryq.dev/en/stable/userguide/extending.html#custom-message-consumers
-    """
-
-    def start(self, c: Any) -> None:
-        self._consumer = c
-        super().start(c)
-
-    def get_consumers(self, channel: Any) -> list[Consumer]:
-        consumer = Consumer(
-            channel,
-            [run_queue()],
-            callbacks=[self.claim],
-            on_decode_error=lambda message, _: message.reject(),
-            accept=["json"],
-            prefetch_count=PREFETCH,
-        )
-        return [consumer]
-
-    def claim(self, body: Any, message: Any) -> None:
-        """Claim the run without waiting, then acknowledge or reject its message."""
-        try:
-            run_id = uuid.UUID(body["run"])
-        except (KeyError, TypeError, ValueError, AttributeError):
-            log.warning("a message that names no run is dropped")
-            message.reject()
-            return
-
-        def settle(claiming: Future[bool]) -> None:
-            if claiming.cancelled():
-                return
-            if error := claiming.exception():
-                log.error("a run could not be claimed; it waits for the sweep", exc_info=error)
-            errors, call_soon_ack = self._consumer.connection_errors, self._consumer.call_soon_ack
-            if error or claiming.result():
-                call_soon_ack(message.ack_log_error, log, errors)
-            else:
-                call_soon_ack(message.reject_log_error, log, errors, True)
-
-        current_worker().claim_soon(run_id).add_done_callback(settle)
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
@@ -111,7 +61,7 @@ def sweep() -> int:
         publish(run_id)
         metrics.SWEPT["lost_runs" if state_of_run == Run.State.RUNNING else "unclaimed_runs"].inc()
     delegation.sweep_suspensions()
-    for further in added("sweeps"):
+    for further in added["sweeps"]:
         try:
             further()
         except Exception:
@@ -164,7 +114,7 @@ def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
         threading.Thread(target=beat.run, name="celery-beat", daemon=True),
     ]
     sweep()
-    for prepare in added("before_work"):
+    for prepare in added["before_work"]:
         prepare()
     for thread in threads:
         thread.start()

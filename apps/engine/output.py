@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import json
 import re
+import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,11 +30,16 @@ from agentkit import (
     WholeAnswer,
 )
 from agentkit.errors import Escaped
+from apps.agents.models import Agent
+from apps.engine import payments
 from apps.record.content import blobs
 from apps.record.content.composing import standard_base64
 from apps.record.content.strict_json import UNSTORABLE, check_scalar
 from apps.record.errors import StorageFull
 from apps.record.events import JSON
+from apps.record.ledger import Ledger
+from apps.record.models import Task
+from apps.record.projection import AUTHOR_KEY
 
 CONTENT_FIELDS = ("text", "raw", "url", "data", "stored")
 LABEL_TYPES: dict[str, type] = {"filename": str, "mediaType": str, "metadata": dict}
@@ -49,7 +55,12 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isascii() and "\0" not in value else UNSTORABLE.sub(REPLACEMENT, value)
     if isinstance(value, dict):
-        return {UNSTORABLE.sub(REPLACEMENT, str(name)): clean(inner) for name, inner in value.items()}
+        return {
+            UNSTORABLE.sub(REPLACEMENT, str(name)): inner
+            if type(inner) is str and inner.isascii() and "\0" not in inner
+            else clean(inner)
+            for name, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [clean(inner) for inner in value]
     check_scalar(value)
@@ -121,11 +132,26 @@ class TooLarge(AgentFailure):
 def store_large(workspace_id: int | None, parts: Iterable[JSON], inline: int | None = None) -> list[JSON]:
     """As `blobs.store_large`, for what an agent made. Raises TooLarge if the workspace has no room."""
     stored = blobs.store_large(parts, inline=inline)
-    try:
-        blobs.check_room(workspace_id, stored)
-    except StorageFull as full:
-        raise TooLarge(str(full), "storage_full") from full
+    if any("stored" in part for part in stored):
+        try:
+            blobs.check_room(workspace_id, stored)
+        except StorageFull as full:
+            raise TooLarge(str(full), "storage_full") from full
     return stored
+
+
+def agent_message(log: Ledger, task: Task, parts: Iterable[Part], metadata: JSON) -> JSON:
+    """What an agent says, as it is recorded. Only a remote agent may speak of payments by itself."""
+    if metadata and task.agent.kind != Agent.Kind.REMOTE:
+        metadata = payments.without_payments(metadata)
+    return {
+        "messageId": str(uuid.uuid4()),
+        "contextId": log.context.context_id,
+        "taskId": str(task.pk),
+        "role": "ROLE_AGENT",
+        "parts": blobs.store_large([dict(part) for part in parts]),
+        "metadata": {**metadata, AUTHOR_KEY: task.agent.slug},
+    }
 
 
 @dataclass(slots=True)

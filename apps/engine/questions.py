@@ -13,17 +13,15 @@ from typing import Any
 
 from django.utils import timezone
 
-from agentkit import AuthRequired, CallClient, InputRequired, Outcome, Part, PaymentRequired
+from agentkit import AuthRequired, CallClient, InputRequired, Outcome, PaymentRequired
 from agentkit.llm import approvals
 from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REASON, REFUSE
 from agentkit.messages import Message as Said
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
 from apps.engine import payments
-from apps.engine.output import clean
-from apps.record import projection
+from apps.engine.output import agent_message, clean
 from apps.record.content import blobs, json_schema
 from apps.record.content.parts import words_of
 from apps.record.errors import AlreadyApproved, ApproverUnknown, InvalidParams
@@ -60,20 +58,6 @@ def answered_slot(task: Task, message_id: str) -> JSON | None:
     """The slot of the question that the message with this id answered; if it answered none, what the task asks now."""
     earlier = Run.objects.filter(task=task, message__message_id=message_id, slot__isnull=False).first()
     return earlier.slot if earlier else task.slot
-
-
-def agent_message(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
-    """Only a remote agent may speak of payments by itself."""
-    if task.agent.kind != Agent.Kind.REMOTE:
-        metadata = payments.without_payments(metadata)
-    return {
-        "messageId": str(uuid.uuid4()),
-        "contextId": log.context.context_id,
-        "taskId": str(task.pk),
-        "role": "ROLE_AGENT",
-        "parts": blobs.store_large([dict(part) for part in parts]),
-        "metadata": {**metadata, projection.AUTHOR_KEY: task.agent.slug},
-    }
 
 
 def asks_approval(slot: JSON | None) -> bool:

@@ -58,7 +58,7 @@ def sent_before(principal: Principal, place: Context | Agent, message: JSON) -> 
         return None
     sender = row.task.agent if row.task else row.context.agent
     stored = {**payments.storable(sender, message), "parts": blobs.store_large(message["parts"])}
-    if _digest(stored) != _digest(wire.stored_message(row, row.context)):
+    if _digest(stored) != _digest(row.stored(row.context)):
         raise KeyUsed
     if row.task_id is not None:
         return Sent(row.context_id, row.index, task=row.task_id, repeated=True)

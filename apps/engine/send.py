@@ -38,10 +38,11 @@ from agentkit import (
 from agentkit.errors import Escaped
 from agentkit.outcomes import CLARIFY, REJECTED
 from agentkit.runner import NeedsTask, constant_response_type, selector_takes_task
+from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output, payments
+from apps.engine import accept, activity, assignment, dependencies, handlers, output, payments
 from apps.engine.accept import Options, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.questions import asking_task
@@ -75,7 +76,7 @@ async def send(
     Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
     is_free = not require_task and not message.get("taskId") and options.get("question") is None
-    if is_free and not accept.named_dependencies(message):
+    if is_free and not (message.get("metadata") and accept.named_dependencies(message)):
         choice = await _choose(principal, agent, message, options.get("finds_question", False))
         if choice is not None and choice.is_message:
             try:
@@ -85,7 +86,8 @@ async def send(
         if choice is not None:
             options["skill"], options["finds_question"] = choice.skill, choice.asked is not None
             options["question_index"] = options.get("question_index") or choice.asked
-    if payments.is_on() and not payments.is_rejected(message):
+    may_pay = message.get("taskId") or options.get("finds_question")
+    if may_pay and payments.is_on() and not payments.is_rejected(message):
         await _pay(principal, agent, message, options)
     since = feed.start_listening()
     # Chosen here, because `db.run` may try again.
@@ -102,8 +104,6 @@ async def send(
 
 async def _pay(principal: Principal, agent: Agent, message: JSON, options: Options) -> None:
     """Settle the payment that a message brings to a task that asks for one, even if the caller goes away."""
-    if not message.get("taskId") and not options.get("finds_question"):
-        return
     claimed = await db.run(_claim_payment, principal, agent, message, options)
     if claimed is not None:
         await asyncio.shield(_settle(claimed))
@@ -158,7 +158,10 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
     if agent.kind != Agent.Kind.HOSTED:
         return None
     try:
-        handler = await loading.handler_of(agent)
+        loaded = await handlers.load(agent)
+        if loaded.always_task and SKILL_ID not in message.get("metadata", ()):
+            return None
+        handler = loaded.handler
         response_type = constant_response_type(handler)
     except HandlerError:
         return None

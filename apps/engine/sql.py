@@ -11,29 +11,19 @@ from apps.record.execution import Run, Suspension
 from apps.record.models import Context, Message, Task
 from parley.db.sql import Query
 
-
-def _whole_run(
-    run: Run,
-    task: Task,
-    context: Context,
-    agent: Agent,
-    owner: User | None,
-    message: Message,
-    operation: Operation | None,
-    now: datetime.datetime,
-) -> tuple[Run, Operation | None, datetime.datetime]:
-    task.context, task.agent, task.owner = context, agent, owner
-    run.task, run.message = task, message
-    return run, operation, now
-
-
-RUN = Query(
+RUN = Query[tuple[Run, Operation | None, datetime.datetime]](
     "SELECT {run}, {task}, {context}, {agent}, {owner}, {message}, {operation}, {now} FROM {run.table} "
     "JOIN {task.table} ON task.id = run.task_id JOIN {context.table} ON context.id = task.context_id "
     "JOIN {agent.table} ON agent.id = task.agent_id LEFT JOIN {owner.table} ON owner.id = task.owner_id "
     "JOIN {message.table} ON message.id = run.message_id LEFT JOIN {operation.table} ON operation.id = 1 "
     "WHERE run.id = %s",
-    _whole_run,
+    attached={
+        "task": "run.task",
+        "context": "task.context",
+        "agent": "task.agent",
+        "owner": "task.owner",
+        "message": "run.message",
+    },
     run=Run,
     task=Task,
     context=Context,

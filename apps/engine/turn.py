@@ -18,13 +18,14 @@ from functools import partial
 
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q
-from opentelemetry.trace import get_current_span
+from opentelemetry.trace import Span, get_current_span
 
 from agentkit import (
     Client,
     Completed,
     Failed,
     HandlerError,
+    InputRequired,
     Outcome,
     PaymentRequired,
     Progress,
@@ -32,16 +33,18 @@ from agentkit import (
     Suspended,
     TaskContext,
 )
+from agentkit.clients import CLIENT
 from agentkit.context import bookmarks
-from agentkit.errors import Escaped, contained
+from agentkit.errors import Escaped
+from agentkit.runner import contained
 from apps.agents import versions
-from apps.agents.models import Agent, in_words
+from apps.agents.models import USUAL_SECONDS, Agent, in_words
 from apps.engine import cancel, delegation, finish, handlers, payments
 from apps.engine.approvals import TurnApprovals
 from apps.engine.assignment import Assignment, ReleaseSlot, handler_message
 from apps.engine.delegation import Delegation, principal_of
 from apps.engine.effects import TaskEffects
-from apps.engine.finish import Ending, Ongoing
+from apps.engine.finish import STATES, Ending, Ongoing
 from apps.engine.handlers import Blocked
 from apps.engine.output import (
     AGENT_ERROR_MESSAGE,
@@ -59,6 +62,8 @@ from apps.record import runs
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
 from apps.record.execution import Run
+from apps.record.models import Task
+from apps.record.projection import Author
 from apps.record.runs import LeaseLost
 from parley import db
 from parley.registry import added
@@ -121,11 +126,13 @@ async def execute_turn(
 
 
 def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) -> TaskContext:
-    owner = assignment.task.owner
+    owner, message, options = assignment.task.owner, assignment.input_message, assignment.input.get("options") or {}
+    model = options.get("model")
+    asks = assignment.original is not None or assignment.slot or CLIENT in message.wire.get("metadata", ())
     return TaskContext(
         task_id=str(assignment.task.pk),
         context_id=assignment.task.context.context_id,
-        message=assignment.input_message,
+        message=message,
         history=assignment.history,
         references=assignment.references,
         skill=assignment.skill,
@@ -133,16 +140,16 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         asked=assignment.slot or {},
         resumed=assignment.resumed,
         memory=dict(assignment.memory),
-        session=Session(copy.deepcopy(assignment.task.context.memory), options=copy.deepcopy(assignment.options)),
+        session=Session(copy.deepcopy(assignment.task.context.memory), options=copy.deepcopy(options)),
         attempt=assignment.attempt,
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
-        lend=partial(added("credential_lender"), assignment),
+        lend=partial(added["credential_lender"], assignment),
         delegate=calls,
         effects=TaskEffects(assignment, recorder),
         approvals=TurnApprovals(assignment, recorder),
-        model=assignment.options.get("model") if assignment.agent.offers_models else None,
-        client=_client(assignment),
+        model=model if model and assignment.agent.offers_models else None,
+        client=_client(assignment) if asks else Client(answer=message),
     )
 
 
@@ -169,11 +176,13 @@ async def _run_agent(
     outcome: Outcome | Ongoing
     try:
         left = None if agent.time_limit is None else max(0.0, agent.time_limit - spent)
-        async with asyncio.timeout(left) as limit, _notice_when_late(agent, calls.recorder, spent):
+        is_slow = agent.capabilities.get(USUAL_SECONDS)
+        notice = _notice_when_late(agent, calls.recorder, spent) if is_slow else nullcontext()
+        async with asyncio.timeout(left) as limit, notice:
             while True:
                 try:
                     with contained():
-                        outcome = await added("executors", assignment.agent.kind)(assignment, task, release_slot)
+                        outcome = await added["executors", assignment.agent.kind](assignment, task, release_slot)
                     break
                 except (AgentUnavailable, HandlerError):
                     if calls.is_used or not await hand_to_fallback(assignment, calls.recorder, task):
@@ -269,7 +278,7 @@ def _record_fallback(assignment: Assignment, fallback: Agent) -> JSON:
         raise LeaseLost
     given = {name: value for name, value in given.items() if name not in AGENT_FIELDS}
     if version is not None:
-        given["agent"] = versions.version_reference(version)
+        given["agent"] = version.reference
     if not held.update(agent=fallback, input=given, input_hash=digest_of(given), memory={}, remote={}):
         raise LeaseLost
     return given
@@ -315,7 +324,7 @@ async def _finish_turn(
         input_hash="" if agent.kind == Agent.Kind.REMOTE else assignment.input_hash,
         fallback_id=assignment.fallback_id,
         span=assignment.span,
-        author=calls.author_of(outcome) if child is None else await db.run(delegation.author_of_answer, child),
+        author=await _author(calls, outcome, child) if calls.is_used or child is not None else None,
     )
     try:
         ending.tokens = await recorder.close()  # first, so that this run writes nothing else
@@ -343,11 +352,13 @@ async def _finish_turn(
             span=assignment.span,
         )
         following = await db.persist(finish.finish, assignment.task, assignment.message, ending)
-    if _has_no_answer(ending) and agent.kind == Agent.Kind.HOSTED:
+    outcome = ending.outcome
+    has_answer = not isinstance(outcome, Completed) or ending.streamed or outcome.artifacts or outcome.parts
+    if not has_answer and agent.kind == Agent.Kind.HOSTED:
         log.warning("agent %s returned no answer", agent.slug)
         await db.run(runs.add_note, assignment.lease.run_id, NO_ANSWER_NOTE)
-    if tracing.is_on():
-        _mark_span(ending)
+    if (span := get_current_span()).is_recording():
+        _mark_span(span, ending)
     _count_end(assignment, ending)
     if calls.is_used and agent.kind != Agent.Kind.PLAN:  # a plan's children live until its task ends
         await calls.made()
@@ -356,17 +367,17 @@ async def _finish_turn(
         await db.run(publish, following)
 
 
+async def _author(calls: Delegation, outcome: Outcome | Ongoing | None, child: Task | None) -> Author | None:
+    """Who wrote the outcome's message, if another agent did."""
+    return calls.author_of(outcome) if child is None else await db.run(delegation.author_of_answer, child)
+
+
 NO_ANSWER_NOTE = "The agent's code returned nothing and said nothing. Does it lack a return?"
 
 
-def _has_no_answer(ending: Ending) -> bool:
-    outcome = ending.outcome
-    return isinstance(outcome, Completed) and not (ending.streamed or outcome.artifacts or outcome.parts)
-
-
-def _mark_span(ending: Ending) -> None:
+def _mark_span(span: Span, ending: Ending) -> None:
     """Tell the run's span how the turn ended."""
-    span, outcome = get_current_span(), ending.outcome
+    outcome = ending.outcome
     kind = type(outcome).__name__.lower() if outcome else "interrupted"
     span.set_attribute("parley.outcome", kind)
     for name, counted in (("input_tokens", "inputTokens"), ("output_tokens", "outputTokens"), ("cost", "cost")):
@@ -377,15 +388,20 @@ def _mark_span(ending: Ending) -> None:
 
 
 def _count_end(assignment: Assignment, ending: Ending) -> None:
-    slug = assignment.agent.slug
-    metrics.RUNS_ENDED[slug, ending.result, ending.reason].inc()
+    slug, outcome = assignment.agent.slug, ending.outcome
+    reason = str(outcome.code) if isinstance(outcome, Failed) else ""
+    ended = (
+        "interrupted" if outcome is None else "ongoing" if isinstance(outcome, Ongoing) else STATES[type(outcome)].value
+    )
+    metrics.RUNS_ENDED[slug, ended, reason].inc()
     metrics.RUN_SECONDS[slug].observe(time.monotonic() - assignment.claimed_at)
 
 
 def _complete(ending: Ending, assignment: Assignment, recorder: Recorder, task: TaskContext) -> None:
     """Check and clean the result. Raises TooLarge, MemoryTooLarge, and ValueError for what is not JSON."""
     redact, outcome, memory = assignment.redaction, ending.outcome, task.memory
-    is_repeated = ending.is_repeated
+    asks_again = isinstance(outcome, InputRequired) and outcome.repeats
+    ending.is_repeated = is_repeated = ending.child is not None or asks_again
     if outcome is not None and not isinstance(outcome, Ongoing):
         if ending.child is None:
             recorder.limits.check(outcome, {} if is_repeated else memory)
@@ -398,7 +414,7 @@ def _complete(ending: Ending, assignment: Assignment, recorder: Recorder, task: 
         before = assignment.task.context.memory
         if task.session.memory != before:
             ending.session = memory_changes(before, redact(task.session.memory))
-    ending.usage = recorder.usage.as_json
+    ending.usage = recorder.usage.as_json if recorder.usage.models else {}
 
 
 def _release_children(task: uuid.UUID, ending: Ending) -> None:

@@ -17,14 +17,16 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from celery import bootsteps
 from django.conf import settings
 from django.db.models import F
-from opentelemetry.trace import SpanKind
+from kombu import Consumer
+from opentelemetry.trace import INVALID_SPAN, SpanKind
 from structlog.contextvars import bind_contextvars
 
 from apps.engine import handlers
@@ -34,8 +36,10 @@ from apps.engine.fairness import Turns, has_limit
 from apps.engine.finish import WORKER_LOST, fail_lost_turn
 from apps.engine.handlers import Blocked, LoopWatchdog, TurnOutput, turn_output
 from apps.engine.isolation import ChildProcesses
-from apps.engine.queue import publish
+from apps.engine.queue import publish, run_queue
 from apps.engine.turn import execute_turn
+from apps.limits import current as limits
+from apps.limits.models import Kind
 from apps.record import ledger, notifications
 from apps.record.execution import Run
 from apps.record.models import TaskState
@@ -121,7 +125,7 @@ class WorkerProcess:
 
     def claim_and_wait(self, run_id: uuid.UUID) -> bool:
         """Claim this run and begin it. Returns False if this process is full or closing; then ask another."""
-        return self._claim_soon(run_id, claim).result()
+        return self.claim_soon(run_id, claim).result()
 
     def execute_alone(self, run_id: uuid.UUID, worker: str) -> Future[None]:
         """Claim the run that is reserved under this name, and nothing after it. Done when the run has ended here."""
@@ -135,11 +139,12 @@ class WorkerProcess:
             self._begin(assignment)
             await asyncio.wait([self._active[str(assignment.lease.run_id)].work])
 
-    def claim_soon(self, run_id: uuid.UUID) -> Future[bool]:
-        """Claim this run, or the one whose turn it is, without blocking the thread. Returns as `claim_and_wait`."""
-        return self._claim_soon(run_id, self._turns.claim)
+    def claim_soon(self, run_id: uuid.UUID, take: Take | None = None) -> Future[bool]:
+        """Claim this run, by default or the one whose turn it is, without blocking the thread.
 
-    def _claim_soon(self, run_id: uuid.UUID, take: Take) -> Future[bool]:
+        Returns as `claim_and_wait`.
+        """
+        take = take or self._turns.claim
         if self._watchdog.is_stuck:
             return _delayed_refusal()
         if self._slots.take():
@@ -217,7 +222,8 @@ class WorkerProcess:
         metrics.ACTIVE_RUNS.inc()
         active = self._active[key]
         try:
-            with tracing.span(f"run {agent}", kind=SpanKind.CONSUMER, parent=assignment.span) as span:
+            traced = partial(tracing.span, f"run {agent}", kind=SpanKind.CONSUMER, parent=assignment.span)
+            with traced() if tracing.is_on else nullcontext(INVALID_SPAN) as span:
                 if span.is_recording():
                     span.set_attributes(_span_attributes(assignment))
                 await execute_turn(assignment, lambda: active.interrupted, self._slots.released_for_a_while)
@@ -231,7 +237,7 @@ class WorkerProcess:
             if self._active.get(key) is active:
                 del self._active[key]
             metrics.ACTIVE_RUNS.dec()
-            if not self._closing and has_limit(assignment.lane):
+            if not self._closing and Kind.RUNNING in limits.snapshot().names and has_limit(assignment.lane):
                 self._claim_in_slot(None, self._turns.claim)  # what waited for this run to end has no message any more
             else:
                 self._slots.give()
@@ -415,6 +421,53 @@ def _fail_unrepeatable(assignment: Assignment) -> None:
 
 
 _worker = Singleton(WorkerProcess)
+PREFETCH = 32
+
+
+class RunConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
+    """Consumes run messages in each worker, beside Celery's own consumer.
+
+    It acknowledges a message when the run is claimed or gone; a full process returns it to the queue. Both happen in
+    Celery's consumer thread, because only that may use the broker's connection.
+    https://docs.celeryq.dev/en/stable/userguide/extending.html#custom-message-consumers
+    """
+
+    def start(self, c: Any) -> None:
+        self._consumer = c
+        super().start(c)
+
+    def get_consumers(self, channel: Any) -> list[Consumer]:
+        consumer = Consumer(
+            channel,
+            [run_queue()],
+            callbacks=[self.claim],
+            on_decode_error=lambda message, _: message.reject(),
+            accept=["json"],
+            prefetch_count=PREFETCH,
+        )
+        return [consumer]
+
+    def claim(self, body: Any, message: Any) -> None:
+        """Claim the run without waiting, then acknowledge or reject its message."""
+        try:
+            run_id = uuid.UUID(body["run"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            log.warning("a message that names no run is dropped")
+            message.reject()
+            return
+
+        def settle(claiming: Future[bool]) -> None:
+            if claiming.cancelled():
+                return
+            if error := claiming.exception():
+                log.error("a run could not be claimed; it waits for the sweep", exc_info=error)
+            errors, call_soon_ack = self._consumer.connection_errors, self._consumer.call_soon_ack
+            if error or claiming.result():
+                call_soon_ack(message.ack_log_error, log, errors)
+            else:
+                call_soon_ack(message.reject_log_error, log, errors, True)
+
+        (_worker.made or _worker.get()).claim_soon(run_id).add_done_callback(settle)
 
 
 def current_worker() -> WorkerProcess:
@@ -423,13 +476,13 @@ def current_worker() -> WorkerProcess:
 
 def current_load() -> Load:
     """What this process carries. It does not start the event loop of a process that has had no run."""
-    worker = _worker.peek()
+    worker = _worker.made
     return worker.load if worker is not None else Load(0, 0, settings.RUNS_PER_PROCESS)
 
 
 def call_on_loop(call: Callable[[], object]) -> None:
     """Call it from the event loop of this process's runs, which shows that it lives; at once, if there was no run."""
-    worker = _worker.peek()
+    worker = _worker.made
     if worker is None:
         call()
     else:

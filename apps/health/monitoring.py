@@ -101,7 +101,7 @@ def health_of(agent: Agent, stats: AgentStats | None) -> tuple[Agent.Health, str
 
 def health_problem(agent: Agent) -> str | Impairment:
     """Why the agent cannot work, by the examiner of its kind; a plain sentence, or ""."""
-    examine_one: Examiner | None = added("examiners", agent.kind)
+    examine_one: Examiner | None = added["examiners", agent.kind]
     return examine_one(agent) if examine_one else ""
 
 

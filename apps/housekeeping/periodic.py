@@ -93,7 +93,7 @@ _begun: dict[str, tuple[float, datetime.datetime]] = {}
 
 @task_prerun.connect  # type: ignore[untyped-decorator]
 def begin(task_id: str = "", task: Any = None, **_: Any) -> None:
-    if task.name in added("periodic_jobs"):
+    if task.name in added["periodic_jobs"]:
         _begun[task_id] = time.monotonic(), timezone.now()
 
 
@@ -145,7 +145,7 @@ def record(run: JobRun) -> None:
 
 def run_now(name: str, by: User) -> PeriodicJob:
     """Queue a run of the job. Its end is recorded in any case. Raises CannotRun."""
-    if name not in added("periodic_jobs"):
+    if name not in added["periodic_jobs"]:
         raise CannotRun(f"There is no periodic job {name}.")
     asked = {"asked_at": timezone.now(), "asked_by": by}
     row, _ = PeriodicJob.objects.update_or_create(name=name, defaults=asked)
@@ -179,7 +179,7 @@ def jobs() -> list[Job]:
     """Every job of the schedule, the rarest last."""
     rows, next_runs = PeriodicJob.objects.select_related("asked_by").in_bulk(), processes.next_runs()
     found = []
-    for name, (every, _function) in added("periodic_jobs").items():
+    for name, (every, _function) in added["periodic_jobs"].items():
         found.append(Job(name, _does(name), every, rows.get(name), _to_come(next_runs.get(name), every)))
     return sorted(found, key=lambda job: (job.every, job.name))
 

@@ -111,7 +111,7 @@ def environment_endpoint() -> Endpoint:
 def snapshot() -> Snapshot:
     """For threads. On an event loop, the newest that was read, while a thread reads again."""
     kept = _kept
-    if kept.is_fresh:
+    if time.monotonic() - kept.read_at < REFRESH_SECONDS:
         return kept
     if _is_on_loop():
         db.later(_read)

@@ -21,8 +21,10 @@ from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
+from apps.agents.models import Agent
 from apps.limits.models import Kind, Limit, Whose
 from parley import db
+from parley.registry import added
 from parley.telemetry import metrics
 
 log = logging.getLogger("parley.limits")
@@ -90,6 +92,8 @@ class Holder(NamedTuple):
         return f"{self.whose.value}:{self.key}"
 
 
+Obstacle = Callable[[Principal, Agent], None]
+"""Raises a Refusal if this agent may not be sent a message by this caller."""
 Values = Mapping[str, int]
 """Numbers by the names of `Limit`'s fields; what is not limited is not there."""
 FIELDS = (*(kind.value for kind in Kind), "priority")
@@ -97,11 +101,19 @@ FIELDS = (*(kind.value for kind in Kind), "priority")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The limits that were set. `names`: those that anybody has."""
+    """The limits that were set.
+
+    Attributes:
+        names: those that anybody has.
+        obstacles: what else may refuse a message (`send_obstacles`).
+        is_empty: nobody has a limit, and nothing else refuses.
+    """
 
     values: Mapping[Holder, Values] = field(default_factory=dict)
     read_at: float = float("-inf")  # by `time.monotonic`
     names: Set[str] = frozenset()
+    obstacles: Sequence[Obstacle] = ()
+    is_empty: bool = True
 
     def of(self, holder: Holder) -> Values:
         values = self.values.get(holder, {})
@@ -111,7 +123,7 @@ class Snapshot:
         self, kind: Kind, workspace: int | None, key: str = "", agent: int | None = None
     ) -> Sequence[tuple[Holder, int]]:
         """Those of a kind that apply to a caller's use of an agent."""
-        if kind not in self.names and not settings.WORKSPACE_LIMITS.get(kind):
+        if kind not in self.names:
             return ()
         holders = [
             Holder(whose, one)
@@ -119,10 +131,6 @@ class Snapshot:
             if one
         ]
         return [(holder, limit) for holder in holders if (limit := self.of(holder).get(kind)) is not None]
-
-    def has(self, kind: Kind) -> bool:
-        """Is anybody limited so?"""
-        return kind in self.names or bool(settings.WORKSPACE_LIMITS.get(kind))
 
     def priority(self, workspace: int | None, key: str, agent: int) -> int:
         """Of runs whose message asks for none: the key's, the agent's or the workspace's."""
@@ -169,6 +177,7 @@ def _read() -> Snapshot:
     started = time.monotonic()
     try:
         rows = list(Limit.objects.values_list("workspace", "api_key__prefix", "agent", *FIELDS))
+        obstacles = tuple(check for find in added["send_obstacles"] if (check := find()) is not None)
     except DatabaseError as problem:
         log.warning("the limits cannot be read: %s", problem)
         return _kept
@@ -179,7 +188,8 @@ def _read() -> Snapshot:
         else:
             holder = Holder(Whose.AGENT, agent) if agent else Holder(Whose.KEY, str(ApiKey(prefix=prefix)))
         values[holder] = {name: one for name, one in zip(FIELDS, numbers, strict=True) if one is not None}
-    found = Snapshot(values, started, {name for limited in values.values() for name in limited})
+    names = {name for limited in values.values() for name in limited} | defaults().keys()
+    found = Snapshot(values, started, names, obstacles, is_empty=not (names or obstacles))
     keep(found)
     return found
 
@@ -187,8 +197,9 @@ def _read() -> Snapshot:
 def count_request(principal: Principal, address: str) -> None:
     """Count a request of the caller, the workspace and the key. Raises QuotaExceeded."""
     quotas.count_request(principal, address)
-    if limits := snapshot().limits(Kind.REQUESTS, principal.workspace_id, principal.key):
-        _count(limits)
+    known = snapshot()
+    if Kind.REQUESTS in known.names:
+        _count(known.limits(Kind.REQUESTS, principal.workspace_id, principal.key))
 
 
 def count_message(agent: int) -> None:

@@ -117,7 +117,7 @@ def endpoint_model(endpoint: Endpoint, model: str) -> EndpointModel:
 
 async def _check_obstacles(cost: float, tokens: int) -> None:
     """Raises AgentFailure if the model must not be called now."""
-    for check in added("model_obstacles"):
+    for check in added["model_obstacles"]:
         await check(cost, tokens)
 
 

@@ -39,7 +39,7 @@ class ChannelType:
 
 def channel_types() -> dict[str, ChannelType]:
     """By name. Raises ImproperlyConfigured if two have one name."""
-    found: tuple[ChannelType, ...] = added("channel_types")
+    found: tuple[ChannelType, ...] = added["channel_types"]
     by_name = {one.name: one for one in found}
     if len(by_name) < len(found) or by_name.keys() & BUILT_IN:
         raise ImproperlyConfigured(f"Two types of channels have one name, of {', '.join(one.name for one in found)}.")

@@ -11,7 +11,6 @@ and the archive's move into cold storage.
 
 from __future__ import annotations
 
-import datetime
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,35 +18,8 @@ from contextlib import contextmanager
 from django.db import connection, transaction
 
 from apps.record import lineage
-from apps.record.content.strict_json import digest_of
 from apps.record.models import Context, Event
 from parley.db import sql, triggers
-
-
-def hash_of(event: Event, previous: str) -> str:
-    """SHA-256 of the event's canonical JSON (RFC 8785), in hexadecimal. `previous`: the hash before it, or "".
-
-    The time is text in UTC with microseconds, as in `2026-01-31T09:30:00.000000+00:00`.
-    """
-    return digest_of(
-        {
-            "previous": previous,
-            "index": event.index,
-            "type": event.type,
-            "task": str(event.task_id) if event.task_id else None,
-            "run": str(event.run) if event.run else None,
-            "artifact": event.artifact_id,
-            "payload": event.payload,
-            "at": event.at.astimezone(datetime.UTC).isoformat(timespec="microseconds"),
-        }
-    )
-
-
-def seal(events: Iterable[Event], previous: str) -> str:
-    """Give new events their hashes, in order; returns the newest. `previous`: the newest hash of the log so far."""
-    for event in events:
-        previous = event.hash = hash_of(event, previous)
-    return previous
 
 
 def newest_hash(context: Context, upto: int) -> str:
@@ -81,7 +53,7 @@ class Chain:
         if event.index != self._index:
             self.problem = f"event {self._index} is missing"
         elif event.hash is not None:
-            if event.hash != hash_of(event, self._newest):
+            if event.hash != event.hash_after(self._newest):
                 self.problem = f"event {event.index} is not as it was recorded: its hash does not fit"
             self._newest = event.hash
 

@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 from apps.accounts.errors import Kind as Kind
 from apps.accounts.errors import NotFound as NotFound
 from apps.accounts.errors import Refusal as Refusal
-from apps.accounts.rights import MissingRole as MissingRole
-from apps.accounts.rights import MissingScope as MissingScope
-from apps.accounts.rights import check_allowed as check_allowed
+from apps.accounts.principals import MissingRole as MissingRole
+from apps.accounts.principals import MissingScope as MissingScope
+from apps.accounts.principals import check_allowed as check_allowed
 from apps.limits.current import Exceeded
 
 

@@ -123,11 +123,6 @@ class Run(models.Model):
     def __str__(self) -> str:
         return f"{self.task_id}, turn {self.turn}"
 
-    @property
-    def is_first(self) -> bool:
-        """Is this the task's first claim? `attempt` cannot tell: a worker that gives a run back takes one off."""
-        return self.turn == 1 and self.fence <= 1
-
 
 class Suspension(models.Model):
     """A task that asks its child's question, until somebody answers. Not part of replay."""

@@ -18,6 +18,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Concatenate, NamedTuple
 
 from django.conf import settings
@@ -47,7 +48,7 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
     the iterator (`contextlib.aclosing`) to stop.
     """
     hub = running_hub()
-    reached, may_be_more = after, not hub.has_listened_since(since)
+    reached, may_be_more = after, since is None or since <= hub.listens_since
     began = time.time()
     with hub.reader(context_id) as reader:
         while True:
@@ -69,10 +70,10 @@ async def growth(
 
     `since` is as in `follow`; without it, `after` comes at once. `settled`: only events that may have settled a task.
     """
-    hub = running_hub()
+    hub = _hubs.get(asyncio.get_running_loop()) or running_hub()
     reached = after
     with hub.reader(context_id) as reader:
-        if not hub.has_listened_since(since):
+        if since is None or since <= hub.listens_since:
             yield reached
         while True:
             beyond = reader.settled_beyond(reached) if settled else reader.grown_beyond(reached, at_once=True)
@@ -94,8 +95,10 @@ async def shared[**P, T](
 
 def start_listening() -> float:
     """Listen for notifications from now on; gives the time, by the event loop's clock, for `follow`."""
-    running_hub()
-    return asyncio.get_running_loop().time()
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        running_hub()
+    return loop.time()
 
 
 class Turns:
@@ -130,12 +133,12 @@ class Turns:
         self._wake_some()
 
 
+@dataclass(slots=True)
 class Bell:
     """What streams wait for."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._waiting: dict[asyncio.Future[None], str] = {}  # their callers
+    _turns: Turns
+    _waiting: dict[asyncio.Future[None], str] = field(default_factory=dict)  # their callers
 
     async def wait(self, *, at_once: bool = False) -> None:
         """Wait for `ring`; a stream wakes when it is its turn, unless `at_once`."""
@@ -154,7 +157,8 @@ class Bell:
             del waiting[waiter]
             if not waiter.done():
                 waiter.set_result(None)
-        self._turns.wake(waiting)
+        if waiting:
+            self._turns.wake(waiting)
 
 
 class Announced(NamedTuple):
@@ -164,17 +168,19 @@ class Announced(NamedTuple):
     settled: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class Reader:
     """Follows one context for all its followers in this event loop: those that keep up share each read."""
 
-    def __init__(self, context_id: uuid.UUID, announced: Announced, turns: Turns) -> None:
-        self.context_id = context_id
-        self.followers = 0
-        self._newest, self._settled = announced
-        self._grown, self._may_have_settled = Bell(turns), Bell(turns)
-        self._recent: list[Event] = []  # the newest that were read, without a gap
-        self._was_read = False  # since the last `forget`
-        self._reads: dict[tuple[Hashable, int], asyncio.Task[list[Event]]] = {}  # under way
+    context_id: uuid.UUID
+    _grown: Bell
+    _may_have_settled: Bell
+    _newest: int = 0  # the highest index that was announced
+    _settled: int = 0  # the highest by which a task may have settled
+    followers: int = 0
+    _recent: list[Event] = field(default_factory=list)  # the newest that were read, without a gap
+    _was_read: bool = False  # since the last `forget`
+    _reads: dict[tuple[Hashable, int], asyncio.Task[list[Event]]] = field(default_factory=dict)  # under way
 
     def notify(self, index: int, settles: bool = True) -> None:
         """The context has reached `index`."""
@@ -294,11 +300,15 @@ class Subscription:
 
 
 class Hub:
-    """The readers and subscriptions of one event loop, and the poll that finds what notifications missed."""
+    """The readers and subscriptions of one event loop, and the poll that finds what notifications missed.
+
+    Attributes:
+        listens_since: by the loop's clock; all announcements after it are received.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
-        self._created_at = loop.time()
+        self.listens_since = loop.time() + 1.0  # connecting to Redis takes a moment
         self._lock = threading.Lock()  # guards the three dicts below: `_reached` reads them in any thread
         self._recent: dict[str, Announced] = {}  # by context, the least recent first
         self._readers: dict[str, Reader] = {}
@@ -312,10 +322,12 @@ class Hub:
         key = str(context_id)
         with self._lock:
             announced = self._recent.get(key, Announced())
-            reader = self._readers.setdefault(key, Reader(context_id, announced, self.turns))
+            reader = self._readers.get(key) or Reader(context_id, Bell(self.turns), Bell(self.turns), *announced)
+            self._readers[key] = reader
         reader.followers += 1
         metrics.FOLLOWERS["context"].inc()
-        self._start_poll()
+        if self._poll is None or self._poll.done():
+            self._start_poll()
         try:
             yield reader
         finally:
@@ -331,7 +343,8 @@ class Hub:
             for topic in subscription.topics:
                 self._subscriptions.setdefault(topic, set()).add(subscription)
         metrics.FOLLOWERS["subscription"].inc()
-        self._start_poll()
+        if self._poll is None or self._poll.done():
+            self._start_poll()
         try:
             yield subscription
         finally:
@@ -341,10 +354,6 @@ class Hub:
                     self._subscriptions[topic].discard(subscription)
                     if not self._subscriptions[topic]:
                         del self._subscriptions[topic]
-
-    def has_listened_since(self, since: float | None) -> bool:
-        """Were all announcements since then received? Connecting to Redis takes a moment."""
-        return since is not None and since - self._created_at > 1.0
 
     def _reached(self, context_id: str, index: int, owner: str = "", settles: bool = True) -> None:
         """Called from any thread."""
@@ -371,8 +380,7 @@ class Hub:
                 subscription.notify(uuid.UUID(context_id), index)
 
     def _start_poll(self) -> None:
-        if self._poll is None or self._poll.done():
-            self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
+        self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
 
     async def _poll_while_followed(self) -> None:
         db.caller.set("feed")  # not who happened to follow first

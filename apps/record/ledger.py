@@ -17,19 +17,20 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, models, transaction
 from django.db.models import Q
 
-from apps.record import chain, notifications, runs
+from apps.record import chain, notifications
 from apps.record.content import blobs
 from apps.record.events import EventType, Opening
 from apps.record.execution import Accepted, Run
-from apps.record.models import Artifact, Context, Event, IllegalTransition, Message, Task
+from apps.record.models import SETTLED_STATES, Artifact, Context, Event, IllegalTransition, Message, Task
 from apps.record.projection import NO_PART_OF_REPLAY, Rows, fold
 from apps.record.runs import Lease, LeaseLost
 from apps.record.sql import ARTIFACTS_IN_STATE, CHUNKS, CONTEXT, TASK_OF_CONTEXT
 from parley.db import sql
-from parley.db.sql import CLOCK_SQL, NOW, Update, corrected_time, note_time, time_from, write_transaction
+from parley.db.sql import CLOCK_SQL, NOW, Now, Update, corrected_time, note_time, time_from, write_transaction
 from parley.registry import added
 from parley.telemetry import metrics
 
@@ -53,7 +54,7 @@ def writing(context: uuid.UUID | Context, *, lease: Lease | None = None, lock: b
     if not lock:
         log = Ledger(row, None, lease)
         yield log
-        log.write_alone()
+        log.write(alone=True)
         return
     while True:
         with suppress(ContextIsCold), write_transaction():
@@ -65,7 +66,7 @@ def writing(context: uuid.UUID | Context, *, lease: Lease | None = None, lock: b
                 raise
             log.write()
             return
-        added("restore_context")(row.pk)
+        added["restore_context"](row.pk)
 
 
 def unless_stale[T](write: Callable[[bool], T]) -> T:
@@ -153,12 +154,13 @@ class Ledger(Rows):
     def renew_lease(self, lease: Lease, values: dict[str, Any] | None = None) -> None:
         """Write on behalf of a run: set these values on it, or extend its lease. The write raises LeaseLost."""
         held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
-        self.acquire_lease(lease, held, values or {"lease_until": runs.lease_end()})
+        self.acquire_lease(lease, held, values or {"lease_until": Now(settings.RUN_LEASE_SECONDS)})
         self._wait = notifications.SOON
 
     def acquire_lease(self, lease: Lease, where: dict[str, Any], values: dict[str, Any]) -> None:
         """Claim a run and write on its behalf. The write raises LeaseLost unless the run matches `where`."""
-        self.write_lease()
+        if self._lease_update is not None:
+            self.write_lease()
         self._lease, self._lease_update = lease, Update(Run, where, values, LeaseLost())
 
     def write_lease(self) -> None:
@@ -225,7 +227,7 @@ class Ledger(Rows):
         return self.tasks[task_id]
 
     def provisional_artifacts(self, task_id: uuid.UUID | None) -> list[Artifact]:
-        key = self.task(task_id).pk
+        key = task_id if task_id in self.tasks else self.task(task_id).pk
         made = self.artifacts_by_task.setdefault(key, {})
         if key not in self._with_artifacts:
             stored = ARTIFACTS_IN_STATE.all(key, Artifact.State.PROVISIONAL)
@@ -249,50 +251,54 @@ class Ledger(Rows):
             if event.type == EventType.AGENT_CANCELLED:
                 event.payload = {"discarded": []}  # agents choose these ids, so they are content
 
-    def write_alone(self) -> None:
-        """Write all rows in a transaction of their own. Raises StaleWrite or LeaseLost if they do not fit."""
-        if self.context.is_watched or blobs.stored_parts(self.events):
-            with write_transaction():
-                self.write()
-        else:
-            self.write(alone=True)
-
     def write(self, *, alone: bool = False) -> None:
-        """Write all rows, and register what follows the commit; `writing` calls it last."""
+        """Write all rows, and register what follows the commit; `writing` calls it last.
+
+        `alone`: in a transaction of their own. Raises StaleWrite or LeaseLost if they do not fit.
+        """
         if not self.events and not self.extra_rows:
             self.write_lease()
             return
-        if any(isinstance(row, Run) for row in self.extra_rows):
+        stored = blobs.stored_parts(self.events)
+        if alone and (self.context.is_watched or stored):
+            with write_transaction():
+                self.write()
+            return
+        if self._lease_update is not None and any(isinstance(row, Run) for row in self.extra_rows):
             self.write_lease()  # first, because a task has one unfinished run
         context = self.context
-        if self.events:  # the chain of a deleted context begins anew: nothing stays that its content led to
-            context.head_hash = chain.seal(self.events, "" if self._is_cleared else context.head_hash or "")
+        # The chain of a deleted context begins anew: nothing stays that its content led to.
+        newest = "" if self._is_cleared else context.head_hash or ""
+        for event in self.events:
+            context.head_hash = newest = event.hash = event.hash_after(newest)
         artifacts = [artifact for made in self.artifacts_by_task.values() for artifact in made.values()]
         updates = self._updates(artifacts)
         rows: list[models.Model] = [context, *self.tasks.values(), *artifacts]
         new = [row for row in rows if row._state.adding]
         new += [*self.messages.values(), *self.extra_rows, *self.events]
         sql.write(new, updates, unique_fields={Artifact: ("task", "artifact_id")}, alone=alone)
-        if not alone and (stored := blobs.stored_parts(self.events)):
+        if stored:
             blobs.count_uses(context.workspace_id, stored)
         if self._is_cleared:
             erase_context(context, self._base_index)
         if context.is_watched:
-            for listener in added("ledger_listeners"):
+            for listener in added["ledger_listeners"]:
                 listener(context, self.events)
-        reached = context.pk, context.last_event, context.owner_id
-        is_settled = any(event.settles for event in self.events if event.type == EventType.AGENT_STATUS)
-        wait = 0.0 if is_settled else self._wait
+        changes = [event.payload["state"] for event in self.events if event.type == EventType.AGENT_STATUS]
+        is_settled = not SETTLED_STATES.isdisjoint(changes)
         settles = is_settled or self._lease is None  # what a run says on its way settles nothing
-        transaction.on_commit(lambda: notifications.announce(*reached, wait=wait, settles=settles))
+        owner = "" if context.owner_id is None else str(context.owner_id)
+        reached = str(context.pk), context.last_event, owner
+        wait = 0.0 if is_settled else self._wait
+        transaction.on_commit(partial(self._committed, *reached, settles=settles, wait=wait))
         if is_settled or any(event.answers for event in self.events if event.type == EventType.AGENT_MESSAGE):
-            for listener in added("answer_listeners"):
+            for listener in added["answer_listeners"]:
                 transaction.on_commit(partial(listener, context, self.events), robust=True)
-        transaction.on_commit(self._count_events)
 
-    def _count_events(self) -> None:
+    def _committed(self, context: str, newest: int, owner: str, *, settles: bool, wait: float) -> None:
         for event in self.events:
             metrics.EVENTS[event.type].inc()
+        notifications.notify(notifications.REACHED, context, newest, owner, settles=settles, wait=wait)
 
     def _updates(self, artifacts: list[Artifact]) -> list[Update]:
         """Updates of stored rows, by compare-and-swap on context and tasks."""
@@ -335,7 +341,7 @@ def erase_context(context: Context, upto: int) -> None:
 
     Rows of forks and accepted message ids stay: no message runs again. Unused files are deleted after the commit.
     """
-    stored = [part for prepare in added("before_erasure") for part in prepare(context) or ()]
+    stored = [part for prepare in added["before_erasure"] for part in prepare(context) or ()]
     led_here = Q(task__context=context) | Q(answer__context=context)
     Accepted.objects.filter(led_here).update(task=None, answer=None, claimed_until=None)
     _forget_inputs(context)
@@ -348,7 +354,7 @@ def erase_context(context: Context, upto: int) -> None:
     released = blobs.stored_files(stored).keys()
     with chain.erasing(context.pk):
         sql.execute('DELETE FROM record_event WHERE context_id = %s AND "index" <= %s', [context.pk, upto])
-    for forget in added("files_released"):
+    for forget in added["files_released"]:
         forget(context.owner_id, released)
     if released:
         transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)

@@ -197,7 +197,7 @@ def unarchived_contexts(principal: Principal) -> ContextQuerySet:
 def restored(context: Context) -> Context:
     """The context with its rows in the tables. Raises Context.DoesNotExist if it was deleted, DamagedArchive."""
     if context.cold_file:
-        added("restore_context")(context.pk)
+        added["restore_context"](context.pk)
         context.refresh_from_db(fields=["cold_file", "cold_at", "cold_messages", "warmed_at"])
     return context
 

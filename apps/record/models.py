@@ -24,6 +24,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record import execution  # noqa: F401  # Django looks for models in this module
+from apps.record.content.strict_json import digest_of
 from apps.record.errors import ContextNotFound, TaskNotFound
 from apps.record.events import DATED, PART_HOLDERS, EventType
 from apps.record.visibility import is_seen, seen_by, shared_workspace
@@ -83,6 +84,7 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 TERMINAL_STATES = frozenset(state for state in TaskState if state.is_terminal)
 UNFINISHED_STATES = tuple(state for state in TaskState if not state.is_terminal)
 FAULTY_STATES = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
+SETTLED_STATES = frozenset(state for state in TaskState if state.is_settled)
 INTERRUPTED_STATES = tuple(state for state in TaskState if state.is_interrupted)
 
 
@@ -413,6 +415,22 @@ class Message(models.Model):
     def __str__(self) -> str:
         return self.message_id
 
+    def stored(self, context: Context) -> dict[str, Any]:
+        """The message in A2A 1.0 JSON, with stored parts left as references to files."""
+        shown = {
+            "messageId": self.message_id,
+            "contextId": context.context_id,
+            "role": "ROLE_USER" if self.role == Message.Role.USER else "ROLE_AGENT",
+            "parts": self.parts,
+        }
+        optional = {
+            "taskId": str(self.task_id) if self.task_id else None,
+            "metadata": self.metadata,
+            "extensions": self.extensions,
+            "referenceTaskIds": self.references,
+        }
+        return shown | {name: value for name, value in optional.items() if value}
+
 
 class ArtifactQuerySet(models.QuerySet["Artifact"]):
     def delivered(self) -> ArtifactQuerySet:
@@ -533,7 +551,25 @@ class Event(models.Model):
     @property
     def settles(self) -> bool:
         """Does it end or interrupt a task?"""
-        return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
+        return self.type == EventType.AGENT_STATUS and self.payload["state"] in SETTLED_STATES
+
+    def hash_after(self, previous: str) -> str:
+        """SHA-256 of its canonical JSON (RFC 8785), in hexadecimal. `previous`: the hash before it in the log, or "".
+
+        The time is text in UTC with microseconds, as in `2026-01-31T09:30:00.000000+00:00`.
+        """
+        return digest_of(
+            {
+                "previous": previous,
+                "index": self.index,
+                "type": self.type,
+                "task": str(self.task_id) if self.task_id else None,
+                "run": str(self.run) if self.run else None,
+                "artifact": self.artifact_id,
+                "payload": self.payload,
+                "at": self.at.astimezone(datetime.UTC).isoformat(timespec="microseconds"),
+            }
+        )
 
 
 class FeedbackManager(models.Manager["Feedback"]):

@@ -56,28 +56,17 @@ def _register(group: str, callback: Callable[..., None]) -> Callable[[], None]:
     return lambda: _callbacks[group].discard(callback)
 
 
-def announce(
-    context_id: object, index: int, owner: int | None = None, *, wait: float = 0.0, settles: bool = True
-) -> None:
-    """Tell all processes that a context reached an event. Call it after the commit; it may block, but not fail.
-
-    Other processes are told within `wait` seconds, of the newest event only. `settles`: a task may have settled, or is
-    gone, so that who waits for that looks.
-    """
-    _notify(REACHED, str(context_id), index, "" if owner is None else str(owner), settles, wait=wait)
-
-
 def stop(run_id: object) -> None:
     """Tell the executor of this run to stop. Call it after the commit; it may block."""
-    _notify(STOP, str(run_id))
+    notify(STOP, str(run_id))
 
 
 def nudge(run_id: object) -> None:
     """Tell whoever waits for this run's remote work to look at it now. It may block."""
-    _notify(NUDGE, str(run_id))
+    notify(NUDGE, str(run_id))
 
 
-def _notify(
+def notify(
     group: str,
     key: str,
     index: int = 0,
@@ -87,7 +76,12 @@ def _notify(
     wait: float = 0.0,
     is_relayed: bool = False,
 ) -> None:
-    """Call this process's callbacks, and tell the other processes unless it `is_relayed` from one of them."""
+    """Tell all processes about a context or a run, and of a context which event it reached. Call it after the commit.
+
+    It calls this process's callbacks, and tells the other processes unless it `is_relayed` from one of them: within
+    `wait` seconds, of the newest event only. `settles`: a task may have settled, or is gone, so that who waits for that
+    looks. It may block, but not fail.
+    """
     with _lock:
         callbacks = tuple(_callbacks[group])
     for callback in callbacks:
@@ -104,7 +98,7 @@ def _shared_relay() -> Relay:
     global _relay
     with _lock:
         if _relay is None:
-            on_message = partial(_notify, is_relayed=True)
+            on_message = partial(notify, is_relayed=True)
             _relay = Relay(settings.CHANNEL_LAYER_URL, settings.INSTALLATION, on_message)
         return _relay
 

@@ -140,7 +140,10 @@ def _agent_start(event: Event, rows: Rows) -> None:
 
 
 def _agent_status(event: Event, rows: Rows) -> None:
-    task, payload = rows.task(event.task_id), event.payload
+    task, payload = (
+        rows.tasks[event.task_id] if event.task_id in rows.tasks else rows.task(event.task_id),
+        event.payload,
+    )
     state = TaskState(payload["state"])
     if state not in TRANSITIONS[TaskState(task.state)]:
         raise IllegalTransition(task.state, state)
@@ -159,7 +162,7 @@ def _artifact_chunk(event: Event, rows: Rows) -> None:
     if event.payload.get("append"):
         return
     described: JSON = event.payload.get("artifact", event.payload)
-    task = rows.task(event.task_id)
+    task = rows.tasks[event.task_id] if event.task_id in rows.tasks else rows.task(event.task_id)
     made = rows.artifacts_by_task.setdefault(task.pk, {})
     made.pop(event.artifact_id, None)  # a restarted artifact goes last
     made[event.artifact_id] = Artifact(
@@ -194,7 +197,7 @@ def _discard(event: Event, rows: Rows) -> None:
 def assemble_parts(chunks: list[Event]) -> list[Any]:
     """The whole artifact's parts: those of its chunks, or its tokens as one text."""
     if chunks and chunks[0].type == EventType.ARTIFACT_UPDATE:
-        return _joined_parts(chunks)
+        return _joined_parts(chunks) if len(chunks) > 1 else list(chunks[0].payload["artifact"]["parts"])
     text = "".join(chunk.payload.get("text", "") for chunk in chunks)
     return [{"text": text, "mediaType": "text/plain"}]
 

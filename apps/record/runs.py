@@ -1,9 +1,8 @@
-"""What a run has beside the record, in four parts, in this order:
+"""What a run has beside the record, in three parts, in this order:
 
 1. Leases, by the database's clock, which all workers share.
 2. Notes for operators about what came too late.
 3. Usage: requests, tokens and costs by model.
-4. Traces: the span of a queued run.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 
 from agentkit import Completed, Outcome, Usage
@@ -22,9 +20,8 @@ from agentkit.emissions import CUT_OFF, FINISH_REASON
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.sql import UNFINISHED_RUN
-from parley.db.sql import Now, write_transaction
+from parley.db.sql import write_transaction
 from parley.registry import added
-from parley.telemetry import tracing
 
 
 class LeaseLost(Exception):
@@ -37,11 +34,6 @@ class Lease:
 
     run_id: uuid.UUID
     fence: int
-
-
-def lease_end() -> Now:
-    """The end of a lease taken or extended now, for an update."""
-    return Now(settings.RUN_LEASE_SECONDS)
 
 
 def has_unfinished_run(task: uuid.UUID) -> bool:
@@ -159,10 +151,5 @@ def save_usage(lease: Lease, spent: UsageTotals) -> None:
     with write_transaction():
         if Run.objects.filter(pk=lease.run_id, fence=lease.fence).update(usage=spent.as_json):
             run = Run.objects.select_related("task").get(pk=lease.run_id)
-            for listener in added("usage_listeners"):
+            for listener in added["usage_listeners"]:
                 listener(run.pk, run.task, run.agent_id or run.task.agent_id, spent.as_json)
-
-
-def queued_span(task: uuid.UUID, parent: str) -> str:
-    """The traceparent of a new run of the task, below `parent`, a traceparent or "" (W3C Trace Context)."""
-    return tracing.queue("queue run", parent, {"parley.task": str(task)})

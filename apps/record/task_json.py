@@ -19,6 +19,7 @@ from django.db import connection
 
 from apps.accounts.principals import Principal
 from apps.record import wire
+from apps.record.content.strict_json import timestamp
 from apps.record.errors import TaskNotFound
 from apps.record.events import DELIVERED, JSON
 from apps.record.models import Artifact, Context, Message, Task, TaskState
@@ -68,7 +69,7 @@ def find_settled(task: uuid.UUID, history_length: int | None = None) -> str | No
     found = select(f"task.id = %s AND task.state IN ({settled})", [task], history_length=history_length)
     if not found and not Task.objects.filter(pk=task).exists():
         raise TaskNotFound
-    return found[0].json if found else None
+    return _text(found[0].pk, found[0].status_at, *found[0].columns) if found else None
 
 
 def load(task: uuid.UUID, history_length: int | None = None) -> str:
@@ -110,7 +111,7 @@ def _text(
         said = None
     if said and said not in EMPTY and slot and slot not in EMPTY:
         said = wire.json_text(wire.with_slot(json.loads(said), json.loads(slot)))
-    status = f'{{"state":"{TaskState(state).wire}","timestamp":"{wire.timestamp(status_at)}"'
+    status = f'{{"state":"{TaskState(state).wire}","timestamp":"{timestamp(status_at)}"'
     status += f',"message":{said}}}' if said and said not in EMPTY else "}"
     text = f'{{"id":"{key}","contextId":{json.dumps(context_id, ensure_ascii=False)},"status":{status}'
     text += "" if artifacts is None else f',"artifacts":[{artifacts}]'

@@ -29,18 +29,13 @@ from django.urls import reverse
 from apps.accounts import revocation
 from apps.agents import cards
 from apps.record.content import blobs
+from apps.record.content.strict_json import timestamp as timestamp
 from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
 from apps.record.sql import ARTIFACTS_IN_STATE, ARTIFACTS_OF_TASKS, MESSAGES_OF_TASKS, NEWEST_MESSAGES
 from parley import db
 
-ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
 MAX_INLINE_BYTES = 4 * 1024 * 1024  # a larger stored part is sent as a link
-
-
-def timestamp(at: datetime.datetime) -> str:
-    """The time as ProtoJSON, in UTC with milliseconds."""
-    return at.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def part(stored: JSON, context_id: object) -> JSON:
@@ -64,24 +59,7 @@ def with_content(stored: JSON, context_id: object) -> JSON:
 
 
 def message(row: Message, context: Context) -> JSON:
-    return with_content(stored_message(row, context), context.pk)
-
-
-def stored_message(row: Message, context: Context) -> JSON:
-    """The message with stored parts left as references to files."""
-    shown = {
-        "messageId": row.message_id,
-        "contextId": context.context_id,
-        "role": ROLES[Message.Role(row.role)],
-        "parts": row.parts,
-    }
-    optional = {
-        "taskId": str(row.task_id) if row.task_id else None,
-        "metadata": row.metadata,
-        "extensions": row.extensions,
-        "referenceTaskIds": row.references,
-    }
-    return shown | {name: value for name, value in optional.items() if value}
+    return with_content(row.stored(context), context.pk)
 
 
 def artifact(row: Artifact, context_key: object) -> JSON:
@@ -160,7 +138,7 @@ def _stored_task(row: Task, said: Sequence[Message], made: Sequence[Artifact], l
         shown |= {"status": {"state": TaskState.CANCELED.wire}}
     else:
         shown |= {"status": {"state": TaskState(row.state).wire}, "artifacts": [stored_artifact(one) for one in made]}
-    return shown | {"history": [stored_message(one, row.context) for one in said]}
+    return shown | {"history": [one.stored(row.context) for one in said]}
 
 
 def load_task(row: Task, *, history_length: int | None = None, up_to: int | None = None) -> JSON:

@@ -27,7 +27,7 @@ class Echo(SkillHandler):
     async def on_request(self, task: TaskContext) -> Completed:
         said = task.message.text
         artifacts = [Artifact.json("data", value) for value in task.message.data]
-        artifacts += [await _returned(file) for file in task.files]
+        artifacts += [await _returned(file) for file in task.message.files]
         if said or not artifacts:
             artifacts.insert(0, Artifact.text("answer", said))
         return Completed(said or None, artifacts)

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
+from uuid import uuid4
 
-from agentkit.messages import Artifact, Part, Piece, guessed_media_type, new_artifact_id, part_of
+from agentkit.messages import Artifact, Part, Piece, guessed_media_type, part_of
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class StreamTraits(TypedDict, total=False):
 class _ChunkSequence:
     def __init__(self, name: str, **traits: Unpack[StreamTraits]) -> None:
         self.name = name
-        self.artifact_id = traits.get("artifact_id") or new_artifact_id()
+        self.artifact_id = traits.get("artifact_id") or str(uuid4())
         self._description = traits.get("description", "")
         self._media_type = traits.get("media_type", "text/plain")
         self._metadata = traits.get("metadata") or {}

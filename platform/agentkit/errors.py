@@ -1,8 +1,6 @@
 """The exceptions of agents' code. Their texts say what to do."""
 
-import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -66,14 +64,3 @@ class Escaped(Exception):
             f"The agent stopped: its code raised {type(raised).__name__}, which is for whole programs. Its author can "
             "raise AgentFailure instead."
         )
-
-
-@contextmanager
-def contained() -> Iterator[None]:
-    """Runs an agent's code. What would end its process, or its event loop, becomes `Escaped`."""
-    try:
-        yield
-    except (Exception, HostSignal, asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as raised:
-        raise Escaped(raised) from raised

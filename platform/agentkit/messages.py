@@ -269,18 +269,24 @@ class Message:
     @cached_property
     def text(self) -> str:
         """The text parts, joined by line breaks. Text with a file name is a file instead."""
-        spoken = [part for part in self.wire.get("parts", ()) if not part.get("filename") and kind_of(part) == "text"]
+        spoken = [
+            part
+            for part in self.wire.get("parts", ())
+            if not part.get("filename") and ("text" in part or kind_of(part) == "text")
+        ]
         return "\n".join(part["text"] if "text" in part else text_of(part, self.load) for part in spoken)
 
     @cached_property
     def files(self) -> list[File]:
         """The file parts: bytes, links, and text with a file name."""
-        return frozen([File(part, self.load) for part in self.wire.get("parts", ()) if is_file(part)])
+        others = (part for part in self.wire.get("parts", ()) if "text" not in part or part.get("filename"))
+        return FrozenList([File(part, self.load) for part in others if is_file(part)])
 
     @cached_property
     def data(self) -> list[Any]:
         """The values of the data parts."""
-        return frozen([data_of(part, self.load) for part in self.wire.get("parts", ()) if kind_of(part) == "data"])
+        others = (part for part in self.wire.get("parts", ()) if "text" not in part)
+        return FrozenList([frozen(data_of(part, self.load)) for part in others if kind_of(part) == "data"])
 
     @property
     def references(self) -> list[str]:
@@ -293,10 +299,6 @@ class Message:
         return dict(self.wire.get("metadata", {}))
 
 
-def new_artifact_id() -> str:
-    return str(uuid4())
-
-
 @dataclass(frozen=True)
 class Artifact:
     """A complete deliverable. To deliver in pieces, use `TaskContext.artifact`."""
@@ -304,7 +306,7 @@ class Artifact:
     parts: Sequence[Part]
     name: str = ""
     description: str = ""
-    artifact_id: str = field(default_factory=new_artifact_id)
+    artifact_id: str = field(default_factory=lambda: str(uuid4()))
     metadata: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -318,7 +320,7 @@ class Artifact:
         metadata: dict[str, Any] | None = None,
     ) -> Self:
         """An artifact with a text."""
-        return cls([text_part(text, media_type)], name, description, metadata=metadata or {})
+        return cls([{"text": text, "mediaType": media_type}], name, description, metadata=metadata or {})
 
     @classmethod
     def json(cls, name: str, data: Any, *, description: str = "", metadata: dict[str, Any] | None = None) -> Self:

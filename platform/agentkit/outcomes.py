@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from agentkit import directives, slots
 from agentkit.errors import InvalidAnswer
-from agentkit.messages import Artifact, Part, text_part
+from agentkit.messages import Artifact, Part
 from agentkit.slots import Slot
 
 AuthType = Literal["api_key", "bearer", "basic"]
@@ -133,7 +133,7 @@ class _WithMessage:
         """The message as parts; none without a message."""
         if self.message is None:
             return []
-        return [text_part(self.message)] if isinstance(self.message, str) else list(self.message)
+        return [{"text": self.message}] if isinstance(self.message, str) else list(self.message)
 
 
 @dataclass(frozen=True)

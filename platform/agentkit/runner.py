@@ -11,9 +11,9 @@ import dataclasses
 import inspect
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from agentkit import slots
 from agentkit.context import Call, CallsWait, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in, mistake_in
 from agentkit.emissions import CUT_OFF, FINISH_REASON, Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
-from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
+from agentkit.errors import AgentFailure, Escaped, HandlerError, HostSignal, InvalidAnswer, Stopped
 from agentkit.handlers import SkillHandler, takes_slot
 from agentkit.messages import Artifact, Message, Part, text_part
 from agentkit.outcomes import (
@@ -61,6 +61,17 @@ CLEANUP_SECONDS = 5.0
 """How long `on_cancel` may take."""
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Runs an agent's code. What would end its process, or its event loop, becomes `Escaped`."""
+    try:
+        yield
+    except (Exception, HostSignal, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as raised:
+        raise Escaped(raised) from raised
 
 
 async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor | None = None) -> Outcome:
@@ -187,20 +198,17 @@ class _Turn:
 
     async def take(self) -> Any:
         with contained():  # before the event loop sees it
-            return await self._take()
-
-    async def _take(self) -> Any:
-        if self.task.skill is None:
-            chosen = await choose_skill(self.handler, self.task, self.executor)
-            if isinstance(chosen, InputRequired | Rejected):
-                return chosen
-            self.task = chosen
-            if chosen.skill is not None and len(self.handler.skills) > 1:
-                await chosen.say(SkillChosen(chosen.skill))
-        if self.task.slot is not None and _has_own(self.handler, "on_input_received"):
-            return await self.run(self.handler.on_input_received, *slot_for(self.handler, self.task))
-        method = self.handler.skill_methods.get(self.task.skill or "", "on_request")
-        return await self.run(getattr(self.handler, method))
+            if self.task.skill is None:
+                chosen = await choose_skill(self.handler, self.task, self.executor)
+                if isinstance(chosen, InputRequired | Rejected):
+                    return chosen
+                self.task = chosen
+                if chosen.skill is not None and len(self.handler.skills) > 1:
+                    await chosen.say(SkillChosen(chosen.skill))
+            if self.task.slot is not None and _has_own(self.handler, "on_input_received"):
+                return await self.run(self.handler.on_input_received, *slot_for(self.handler, self.task))
+            method = self.handler.skill_methods.get(self.task.skill or "", "on_request")
+            return await self.run(getattr(self.handler, method))
 
     async def run(self, method: Callable[..., Any], *slot: Any) -> Any:
         """Calls a method and returns its result. What it yields is emitted, or is the outcome."""

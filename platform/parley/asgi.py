@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from functools import partial
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -22,32 +23,23 @@ from apps.operators.consumers import live_panel_route  # noqa: E402
 from parley import db  # noqa: E402
 from parley.serving.garbage import freeze_imported_objects  # noqa: E402
 from parley.serving.handlers import (  # noqa: E402
-    ASYNC_PATH,
-    MeasuredEdges,
     Receive,
-    RequestLimits,
-    RetryAfterStop,
+    RequestGuard,
     SameOrigin,
     Scope,
-    SecurityHeaders,
     Send,
     SocketLimits,
     handle_async,
     largest_body,
 )
 from parley.telemetry import errors, tracing  # noqa: E402
-from parley.telemetry.requests import ObservedRequests  # noqa: E402
+from parley.telemetry.requests import MeasuredSockets, ObservedRequests  # noqa: E402
 
 log = logging.getLogger("parley.server")
 LAST_WRITE_SECONDS = 2.0
 SOCKETS = [*consumers.websocket_urlpatterns, *websocket_urlpatterns, live_panel_route]
 
 refuse_unsafe_settings()
-
-
-async def http(scope: Scope, receive: Receive, send: Send) -> None:
-    handle = handle_async if ASYNC_PATH.match(scope["path"]) else handle_page
-    await handle(scope, receive, send)
 
 
 async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,8 +64,8 @@ async def write_refusals() -> None:
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": MeasuredEdges(ObservedRequests(SecurityHeaders(RetryAfterStop(RequestLimits(http, largest_body))))),
-        "websocket": MeasuredEdges(SameOrigin(SocketLimits(AuthMiddlewareStack(URLRouter(SOCKETS))))),
+        "http": ObservedRequests(RequestGuard(partial(handle_async, pages=handle_page), largest_body)),
+        "websocket": MeasuredSockets(SameOrigin(SocketLimits(AuthMiddlewareStack(URLRouter(SOCKETS))))),
     }
 )
 get_resolver().url_patterns  # noqa: B018 - imports the views

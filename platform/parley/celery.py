@@ -15,7 +15,7 @@ TRANSPORT_ALIASES["memory"] = "apps.engine.queue:MemoryTransport"
 app = Celery("parley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(related_name="jobs")
-app.steps["consumer"].add("apps.engine.jobs:RunConsumer")
+app.steps["consumer"].add("apps.engine.worker:RunConsumer")
 app.steps["worker"].add("apps.housekeeping.heartbeats:Heartbeat")
 
 

@@ -28,7 +28,7 @@ class ParleyApp(AppConfig):
     # Functions of any number of apps: when they are called, and with what
     ledger_listeners: Paths = ()  # in the transaction of new events of a watched context: the context, the events
     answer_listeners: Paths = ()  # after the commit of an answer, a task's end or question: the context, the events
-    send_obstacles: Paths = ()  # before a new message is recorded: the sender, the agent; raises a Refusal
+    send_obstacles: Paths = ()  # when limits are read: returns a `limits.current.Obstacle` of new messages, or None
     usage_listeners: Paths = ()  # in the transaction that ends a run with usage: run's key, task, agent's key, usage
     model_obstacles: Paths = ()  # awaited before a model is asked: cost and tokens of this use; raises AgentFailure
     before_erasure: Paths = ()  # before a context's rows are deleted: the context; may return stored parts to release
@@ -105,18 +105,19 @@ def parley_apps() -> list[ParleyApp]:
     return [app for app in apps.get_app_configs() if isinstance(app, ParleyApp)]
 
 
-ADDED: dict[tuple[str, ...], Any] = {}  # what was asked for already; tests put in something else
-
-
-def added(*name: str) -> Any:
-    """What apps add by the name: a tuple, a dictionary, or the one function. Raises LeftOut if no app has that.
+class Added(dict[Any, Any]):
+    """What apps add by a name: a tuple, a dictionary, or the one function. Raises LeftOut if no app has that.
 
     After a name the kind of agent may stand, so that no process imports what runs agents of other kinds; None if no
     app has that kind.
     """
-    if name not in ADDED:
-        ADDED[name] = _find(*name)
-    return ADDED[name]
+
+    def __missing__(self, asked: Any) -> Any:
+        found = self[asked] = _find(*asked) if isinstance(asked, tuple) else _find(asked)
+        return found
+
+
+added = Added()
 
 
 def _find(name: str, *kind: str) -> Any:

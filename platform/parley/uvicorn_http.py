@@ -13,8 +13,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from apps.accounts.principals import address_key
 
-MAX_HEAD_BYTES = 128 * 1024  # of request line and headers; `RequestLimits` refuses less, with an explanation
-MAX_URL_BYTES = 32 * 1024  # httptools reads no URL over 64 kB, so `RequestLimits` refuses the beginning of a longer one
+MAX_HEAD_BYTES = 128 * 1024  # of request line and headers; `RequestGuard` refuses less, with an explanation
+MAX_URL_BYTES = 32 * 1024  # httptools reads no URL over 64 kB, so `RequestGuard` refuses the beginning of a longer one
 HEAD_SECONDS = 20.0  # for a head to be complete, since the connection opened or the head began
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 10\r\nContent-Length: 0\r\n\r\n"
 

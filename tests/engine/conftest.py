@@ -9,7 +9,7 @@ import pytest
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.credentials import requests
-from apps.engine import accept, activity, claim, jobs, loading, send, turn, worker
+from apps.engine import accept, activity, claim, handlers, jobs, send, turn, worker
 from parley import db as database
 from tests.engine import calling_agents
 from tests.engine.calling_agents import EXECUTED, GATES
@@ -23,7 +23,7 @@ def agent_at(db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitab
     async def register(handler: Any, **policies: Any) -> Agent:
         if not isinstance(handler, str):
             monkeypatch.setitem(globals(), handler.__name__, handler)
-            loading.forget()
+            handlers.forget()
             handler = f"{__name__}:{handler.__name__}"
         path = handler if ":" in handler else f"tests.engine.agents:{handler}"
         slug = path.rpartition(":")[2].lower().replace("_", "-")

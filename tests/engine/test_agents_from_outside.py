@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.agents.models import Agent
-from apps.engine import loading
+from apps.engine import handlers
 from parley import db
 from tests.engine.delegating import take_turn, words
 
@@ -41,7 +41,7 @@ def package(tmp_path, monkeypatch, settings):
     (folder / "SKILL.md").write_text(SKILL_MD)
     monkeypatch.syspath_prepend(tmp_path)
     yield folder
-    loading.forget()
+    handlers.forget()
     forget("config")
 
 
@@ -77,18 +77,18 @@ async def test_broken_package_is_refused_in_a_sentence(package, file, source, to
 async def test_changed_code_is_loaded_when_registered(package, settings, is_embedded):
     settings.EMBEDDED = is_embedded
     agent = await registered(package)
-    old = await loading.handler_of(agent)
+    old = await handlers.handler_of(agent)
     (package / "words.py").write_text("word = 'Good night'\n")
-    assert await loading.handler_of(agent) is old  # nobody registered it
+    assert await handlers.handler_of(agent) is old  # nobody registered it
     agent = await registered(package)
-    new = await loading.handler_of(agent)
+    new = await handlers.handler_of(agent)
     if not is_embedded:
         assert new is old  # services keep their code until a restart
         return
     assert new is not old
     assert sys.modules[f"{package.name}.words"].word == "Good night"
-    assert await loading.handler_of(agent) is new
+    assert await handlers.handler_of(agent) is new
     (package / "words.py").write_text("word = 'thr")
     await agent.asave()
-    assert await loading.handler_of(agent) is new  # what is broken replaces nothing
+    assert await handlers.handler_of(agent) is new  # what is broken replaces nothing
     assert sys.modules[f"{package.name}.words"].word == "Good night"

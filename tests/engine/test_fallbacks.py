@@ -17,7 +17,7 @@ from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Event, Message, Task
 from parley import db as database
-from parley.registry import ADDED
+from parley.registry import added
 from tests.engine.delegating import run_of, take_turn, the_record_holds, words
 from tests.working import begin, carry_out, let_the_lease_run_out
 
@@ -39,7 +39,7 @@ def remote_agents(monkeypatch):
             await task.token("half")
         raise turn.AgentUnavailable(f"{assignment.agent.name} does not answer. Try again later.")
 
-    monkeypatch.setitem(ADDED, ("executors", "remote"), execute)
+    monkeypatch.setitem(added, ("executors", "remote"), execute)
     TRIED.clear()
     REACHABLE.clear()
 

@@ -12,7 +12,7 @@ from agentkit import Completed, Failed, HandlerError, Rejected, SkillHandler, Us
 from apps.agents.cards import HEALTH_REASONS
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
-from apps.engine import accept, cancel, jobs, loading, send
+from apps.engine import accept, cancel, handlers, jobs, send
 from apps.health import monitoring
 from apps.health.monitoring import examine_agents, measure_agents, observe
 from apps.record.execution import Run
@@ -96,7 +96,7 @@ def test_agent_recovers_with_its_module(echo, tmp_path, monkeypatch):
         assert examined(echo) == ("ok", "")
     finally:
         sys.modules.pop("gone_agents", None)
-        loading.forget()
+        handlers.forget()
 
 
 async def test_handler_says_what_it_lacks(agent):

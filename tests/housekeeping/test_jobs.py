@@ -49,7 +49,7 @@ def test_worker_and_beat_are_seen_while_working(transactional_db: None) -> None:
         eventually(lambda: processes.missing() == {})
         row = ServerProcess.objects.get(kind=WORKER)
         assert (row.busy, row.waiting, row.capacity) == (0, 0, settings.RUNS_PER_PROCESS)
-        assert set(processes.next_runs()) == set(added("periodic_jobs"))
+        assert set(processes.next_runs()) == set(added["periodic_jobs"])
     eventually(lambda: not ServerProcess.objects.exists())
 
 
@@ -99,7 +99,7 @@ def test_frequent_jobs_are_written_when_something_changes() -> None:
 
 @pytest.fixture
 def _breaking_is_periodic(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(added("periodic_jobs"), "test.breaking", (600.0, breaking))
+    monkeypatch.setitem(added["periodic_jobs"], "test.breaking", (600.0, breaking))
 
 
 @pytest.mark.usefixtures("_breaking_is_periodic")
@@ -146,7 +146,7 @@ def test_page_shows_jobs_and_missing_processes(admin_client: Client) -> None:
     )  # fmt: skip
     for address in (PAGE, PANEL):
         shown = admin_client.get(address).content.decode()
-        assert all(name in shown for name in added("periodic_jobs"))
+        assert all(name in shown for name in added["periodic_jobs"])
         assert shown.count("state-failed") == 2
         assert "gone.example.org:7" in shown
         assert processes.NOT_SEEN[BEAT] in shown

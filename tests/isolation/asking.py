@@ -17,7 +17,8 @@ from django.test import Client
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Role
 from apps.accounts.principals import READ
-from parley.asgi import ASYNC_PATH, application
+from parley.asgi import application
+from parley.serving.handlers import ASYNC_PATH
 from tests.isolation.addresses import Address
 from tests.isolation.world import World
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from django.test import override_settings
 
-from parley.asgi import ASYNC_PATH, application
+from parley.asgi import application
+from parley.serving.handlers import ASYNC_PATH
 from tests.isolation.addresses import Address, addresses, ids_of
 from tests.isolation.asking import methods_of, run, scope_of
 from tests.isolation.world import World

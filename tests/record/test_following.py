@@ -62,7 +62,7 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
 async def test_events_are_delivered_by_either_way(ada, echo, said, settings, monkeypatch, by):
     settings.FEED_POLL_SECONDS = 0.05 if by == "poll" else 3600
     if by == "poll":
-        monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
+        monkeypatch.setattr(notifications, "notify", lambda *reached, **how: None)
     sent = await db.run(accept.accept, ada.principal, echo, said())
     following = asyncio.create_task(hear(sent.context, sent.index))
     await asyncio.sleep(0)
@@ -88,7 +88,7 @@ def reads(monkeypatch):
 @pytest.fixture
 async def heard_for_long(monkeypatch):
     """This loop's listener has been open for long."""
-    monkeypatch.setattr(feed.running_hub(), "_created_at", asyncio.get_running_loop().time() - 60)
+    monkeypatch.setattr(feed.running_hub(), "listens_since", asyncio.get_running_loop().time() - 60)
 
 
 async def listen(sent, since):

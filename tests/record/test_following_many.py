@@ -76,7 +76,7 @@ async def until(true):
 
 async def test_events_of_all_sessions_are_heard(ada, begun, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
-    monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
+    monkeypatch.setattr(notifications, "notify", lambda *reached, **how: None)
     old, young = await db.run(begun), await db.run(begun)
     await db.run(aged, old)
     async with client(ada.principal) as follower:

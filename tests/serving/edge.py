@@ -24,7 +24,7 @@ from apps.accounts import bodies  # noqa: E402
 from apps.accounts.principals import ANONYMOUS  # noqa: E402
 from parley import uvicorn_http  # noqa: E402
 from parley.serving import handlers  # noqa: E402
-from parley.serving.handlers import RequestLimits, SameOrigin, SocketLimits, handle_async  # noqa: E402
+from parley.serving.handlers import RequestGuard, SameOrigin, SocketLimits, handle_async  # noqa: E402
 
 counted = Counter(waiting=0, streaming=0, sent=0, talking=0)
 
@@ -97,7 +97,7 @@ async def largest(scope: handlers.Scope) -> int:
 
 
 application = ProtocolTypeRouter(
-    {"http": RequestLimits(handle_async, largest), "websocket": SameOrigin(SocketLimits(Parrot.as_asgi()))}
+    {"http": RequestGuard(handle_async, largest), "websocket": SameOrigin(SocketLimits(Parrot.as_asgi()))}
 )
 handlers.BODY_SECONDS, uvicorn_http.HEAD_SECONDS = 3.0, 1.5
 handlers.SOCKET_MESSAGES, handlers.SOCKET_MESSAGES_A_SECOND = 5.0, 0.0

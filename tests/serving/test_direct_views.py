@@ -22,7 +22,7 @@ from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish, wait_until_settled
 from apps.record import feed, wire
 from parley import db
-from parley.serving.handlers import RequestLimits, RetryAfterStop, handle_async, largest_body
+from parley.serving.handlers import RequestGuard, handle_async, largest_body
 
 pytestmark = pytest.mark.services("waiting views hold no connection of the pool, and hear by the channel layer")
 begun = asyncio.Event()
@@ -92,7 +92,7 @@ def request_to(
         "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
     }
-    return ApplicationCommunicator(RequestLimits(handler, largest_body), scope)
+    return ApplicationCommunicator(RequestGuard(handler, largest_body), scope)
 
 
 async def answered(
@@ -174,7 +174,7 @@ async def test_head_gets_headers_and_foreign_hosts_nothing() -> None:
 
 async def test_request_cut_off_by_stop_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.begun", asyncio.Event())
-    communicator = request_to("/a2a/hangs", RetryAfterStop(handle_async))
+    communicator = request_to("/a2a/hangs")
     await communicator.send_input({"type": "http.request", "body": b""})
     await begun.wait()
     communicator.future.cancel()  # as uvicorn does after its time for a graceful stop

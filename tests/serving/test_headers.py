@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.context_processors import csp
 from django.test import Client, RequestFactory
 
-from parley.asgi import ASYNC_PATH, application
-from parley.serving.handlers import PERMISSIONS, SecurityHeaders, is_same_origin
+from parley.asgi import application
+from parley.serving.handlers import ASYNC_PATH, PERMISSIONS, RequestGuard, is_same_origin, largest_body
 from parley.serving.middleware import CSPMiddleware
 from tests.serving.test_addresses import ADDRESSES
 
@@ -41,7 +41,7 @@ PROGRAMS = ("/a2a", "/a2a/echo", "/a2a/echo/message:send", "/a2a/nobody/tasks/1"
 
 @pytest.mark.django_db(transaction=True)
 async def test_all_addresses_have_security_headers_once() -> None:
-    transport = httpx.ASGITransport(app=SecurityHeaders(application))  # twice: nothing is repeated
+    transport = httpx.ASGITransport(app=RequestGuard(application, largest_body))  # twice: nothing is repeated
     wrong = {}
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         for address in ("/", *FAMILIES.values(), *PROGRAMS):
@@ -58,7 +58,7 @@ async def test_all_addresses_have_security_headers_once() -> None:
 
 async def test_https_alone_is_said_by_every_response(settings: Any) -> None:
     settings.SECURE_HSTS_SECONDS, settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = 31_536_000, True
-    transport = httpx.ASGITransport(app=SecurityHeaders(application))
+    transport = httpx.ASGITransport(app=RequestGuard(application, largest_body))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         for address in ("/healthz", "/static/nothing.js", "/api/v1/nothing", "/nowhere"):
             answer = await http.get(address)

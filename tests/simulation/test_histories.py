@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import IntegrityError
 
 from apps.engine import finish, jobs
 from apps.record import runs
 from apps.record.ledger import Ledger, StaleWrite
 from apps.record.models import Event, IllegalTransition
-from parley.db.sql import Update
+from parley.db.sql import Now, Update
 from tests.simulation import world
 from tests.simulation.judging import problems_of
 
@@ -59,7 +60,7 @@ def _no_fence(patch: pytest.MonkeyPatch) -> None:
     """A worker acts though another one has its run by now."""
 
     def renew(log: Ledger, lease: runs.Lease, values: dict[str, Any] | None = None) -> None:
-        log.acquire_lease(lease, {"id": lease.run_id}, values or {"lease_until": runs.lease_end()})
+        log.acquire_lease(lease, {"id": lease.run_id}, values or {"lease_until": Now(settings.RUN_LEASE_SECONDS)})
 
     patch.setattr(Ledger, "renew_lease", renew)
 

@@ -104,7 +104,7 @@ class World:
             patch.setattr(os, "urandom", self._ids.randbytes)  # of new ids
             for module in (claim, jobs):
                 patch.setattr(module, "publish", self.publish)
-            for name in ("announce", "stop"):
+            for name in ("notify", "stop"):
                 patch.setattr(notifications, name, lambda *_, **__: self._step())
             yield
 

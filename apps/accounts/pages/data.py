@@ -36,7 +36,7 @@ def my_data(request: HttpRequest) -> HttpResponse:
 
 
 def _data_page(request: HttpRequest, form: DeleteForm) -> HttpResponse:
-    parts = [part(request) for part in added("data_parts")]
+    parts = [part(request) for part in added["data_parts"]]
     return settings_page(request, "data", form, form=form, email=form.person.email, parts=parts)
 
 

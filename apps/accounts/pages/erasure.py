@@ -54,7 +54,7 @@ def erase_account(person: User) -> User:
         audit.record(AuditAction.USER_DELETED, actor=before, object=before)
     for upload in Upload.objects.filter(owner=person):
         resumable.discard_upload(upload)
-    for forget in added("after_account_erased"):
+    for forget in added["after_account_erased"]:
         forget()
     return before
 

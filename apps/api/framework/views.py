@@ -55,7 +55,7 @@ class Endpoint(APIView):
     """Is a body JSON, which is received before the handler is called?"""
 
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
-        challenges.asks_for("/api/v1")
+        challenges.resource.set("/api/v1")
         self.args, self.kwargs, self.headers = args, kwargs, self.default_response_headers
         authorization = request.headers.get("Authorization", "")
         db.caller.set(quotas.presumed_key(authorization, str(request.META.get("REMOTE_ADDR", ""))))

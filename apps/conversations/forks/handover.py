@@ -36,7 +36,7 @@ def hand_over(context: Context) -> None:
         Event.objects.filter(context=context, index__lte=last).update(context=heir)
     Message.objects.filter(context=context, index__lte=last).update(context=heir)
     opened.exclude(pk__in=cut_off).update(context=heir)
-    for inherit in added("context_inherited"):
+    for inherit in added["context_inherited"]:
         inherit(context, heir, last)
     Segment.objects.filter(source=context).exclude(context=context).update(source=heir)
     if cut_off:

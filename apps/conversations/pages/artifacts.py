@@ -74,7 +74,7 @@ def artifact_look(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, art
         "provenance": artifact_url(context.pk, row, "artifact-provenance"),
     }
     if row.until is None:
-        about["notes"] = [note(request, context, row, is_small) for note in added("artifact_notes")]
+        about["notes"] = [note(request, context, row, is_small) for note in added["artifact_notes"]]
     return render(request, "conversations/_artifact.html", about)
 
 

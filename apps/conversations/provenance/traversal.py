@@ -188,7 +188,7 @@ class _Traversal:
         """The verdicts on signatures of remote agents. One query."""
         nodes = [one for one in self.graph.nodes if one.kind == NodeKind.ARTIFACT]
         places = [(uuid.UUID(one.details["taskId"]), one.details["artifactId"]) for one in nodes]
-        for find_verdicts in added("signature_verdicts"):
+        for find_verdicts in added["signature_verdicts"]:
             verdicts = find_verdicts(task for task, _ in places)
             for node, place in zip(nodes, places, strict=True):
                 if verdict := verdicts.get(place):

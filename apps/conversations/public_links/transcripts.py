@@ -35,7 +35,7 @@ def markdown_of(context: Context) -> str:
     made: dict[uuid.UUID | None, list[Artifact]] = defaultdict(list)
     artifacts = unfinished.with_delivered(context)
     delivered = [one.task_id for one in artifacts if one.until is None]
-    verdicts = {where: one for find in added("signature_verdicts") for where, one in find(delivered).items()}
+    verdicts = {where: one for find in added["signature_verdicts"] for where, one in find(delivered).items()}
     for artifact in artifacts:
         made[artifact.task_id].append(artifact)
     last_of_task = {one.task_id: one.index for one in said}

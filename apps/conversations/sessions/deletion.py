@@ -102,7 +102,7 @@ def _restore_from_archive(context: Context, deleted: Deleted) -> None:
         lookup.restored(context)
     except UNREADABLE_ARCHIVE:
         logger.exception("session %s is deleted with what its file held; uses of stored files stay counted", context.pk)
-        _delete_children(added("discard_archive")(context), deleted)
+        _delete_children(added["discard_archive"](context), deleted)
     for fork in Context.objects.filter(segments__source=context).exclude(cold_file="").distinct():
         try:
             lookup.restored(fork)  # the fork takes over its shared beginning

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from agentkit.emissions import Usage
-from agentkit.errors import contained
 from agentkit.llm import has_model
 from agentkit.llm.models import import_in_thread, open_model
+from agentkit.runner import contained
 from apps.engine.assignment import spends_for
 from apps.engine.queue import Lane
 from apps.engine.recorder import count_usage
@@ -52,9 +52,11 @@ def ask_for_title(context: Context, events: Sequence[Event]) -> None:
     """An answer listener (`parley.registry`)."""
     if not settings.MODEL_TITLES or context.owner_id is None or context.parent_task is not None:
         return
-    default = current.snapshot().default
-    if default.is_usable and default.names_sessions:
-        db.later(_publish, context.pk)
+    known = current.snapshot()
+    if known.endpoints or settings.LLM_MODEL:
+        default = known.default
+        if default.is_usable and default.names_sessions:
+            db.later(_publish, context.pk)
 
 
 def _publish(context_id: uuid.UUID) -> None:
@@ -144,7 +146,7 @@ def title_key(context_id: uuid.UUID) -> uuid.UUID:
 def _record_usage(context_id: uuid.UUID, task: Task, used: Usage) -> None:
     totals = UsageTotals()
     count_usage(used.model, totals.add(used))
-    for listener in added("usage_listeners"):
+    for listener in added["usage_listeners"]:
         listener(title_key(context_id), task, task.agent_id, totals.as_json)
 
 

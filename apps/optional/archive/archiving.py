@@ -101,7 +101,7 @@ def move_to_cold_storage(context_id: uuid.UUID) -> str:
     """
     context = Context.objects.get(pk=context_id)
     _check_obstacles(context)
-    for prepare in added("before_cold"):
+    for prepare in added["before_cold"]:
         prepare(context)
     now = sql.database_time()
     writer = file_format.ArchiveWriter(context)
@@ -144,7 +144,7 @@ def obstacles(context: Context) -> Iterator[str]:
         yield "It has forks that are not in cold storage."
     if file_format.holds_secrets(context):
         yield "It has secrets, such as a webhook's token, which must stay in the database."
-    yield from filter(None, (obstacle(context) for obstacle in added("cold_obstacles")))
+    yield from filter(None, (obstacle(context) for obstacle in added["cold_obstacles"]))
 
 
 def child_contexts(context: Context) -> ContextQuerySet:

@@ -59,7 +59,7 @@ def _differences(context_id: uuid.UUID) -> list[str]:
     if not cold_file:
         return differences(context_id)
     try:
-        manifest = added("verify_archive")(cold_file)
+        manifest = added["verify_archive"](cold_file)
     except (DamagedArchive, LeftOut, OSError) as error:
         return [f"its archive {cold_file} cannot be read: {error}"]
     return [] if manifest["session"] == str(context_id) else [f"its archive {cold_file} is of another session"]

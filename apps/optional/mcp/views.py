@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from apps.a2a import http
 from apps.a2a.http import AuthenticatedRequest, json_response
-from apps.accounts import challenges
+from apps.accounts import bodies, challenges
 from apps.accounts.principals import READ, WRITE
 from apps.agents.models import AgentNotFound
 from apps.doors.callers import authenticate_caller, recheck, with_agent
@@ -56,7 +56,7 @@ async def mcp(request: HttpRequest) -> HttpResponseBase:
             return HttpResponse(status=202)
         return await _answer(incoming, protocol.read_call(message, version, request.headers))
     except Exception as error:
-        challenges.asks_for(RESOURCE)
+        challenges.resource.set(RESOURCE)
         failed = failure(error, version, request_id)
         return json_response(failed.response, failed.status, dict(failed.headers))
 
@@ -78,7 +78,7 @@ async def _with_tool(caller: AuthenticatedRequest, message: JSONRPCRequest | Non
 
 async def _read_body(caller: AuthenticatedRequest) -> Any:
     """Raises ParseError, also for halves of surrogate pairs: answers repeat ids and names, and could not be written."""
-    body = await http.read_json(caller)
+    body = await http.parsed(await bodies.read(caller.request, caller.principal))
     if SURROGATE.search(caller.request.body):
         try:
             (await caller.work_on_body(wire.json_text, body)).encode()

@@ -125,9 +125,13 @@ def head_of(part: Part, size: int) -> bytes:
 
 
 def stored_parts(events: Iterable[Event]) -> list[Part]:
-    """The stored parts of events."""
-    with_parts = (event for event in events if not event.payload.keys().isdisjoint(PART_HOLDERS))
-    return [part for event in with_parts for part in event.parts if "stored" in part]
+    """The stored parts of events, as `Event.parts` has them."""
+    found: list[Part] = []
+    for event in events:
+        if not event.payload.keys().isdisjoint(PART_HOLDERS):
+            holder: Part = next((one for name in PART_HOLDERS if (one := event.payload.get(name))), {})
+            found += [part for part in holder.get("parts", ()) if "stored" in part]
+    return found
 
 
 def stored_files(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:

@@ -389,12 +389,17 @@ GREETING = 12  # characters: a shorter first paragraph or sentence says too litt
 SENTENCE = re.compile(rf".{{{GREETING},}}?[.!?…](?=\s+\W*[^\Wa-z])|.{{6,}}?[。！？]")
 
 
+WHOLE_TITLE = re.compile(r"[^\W\d_](?:[^\W_]|[ ,;:'\"()])*")
+"""A plain line without the end of a sentence."""
 PLAIN_LINE = re.compile(r"""[^\W\d_](?:[^\W_]|[ ,.;:?!'"()])*""")
 """What means the same in Markdown, which takes longer to read."""
 
 
 def title_of(message: JSON) -> str:
     """A session's title from its first message: the first sentence, otherwise the name of the first file or ""."""
+    first = message["parts"][0].get("text", "") if message["parts"] else ""
+    if 0 < len(first) <= TITLE_LENGTH and WHOLE_TITLE.fullmatch(first):
+        return " ".join(first.split())
     texts = (plain_text(part["text"][:TITLED]) for part in message["parts"] if "text" in part)
     if text := next(filter(None, texts), ""):
         return shortened_title(text)

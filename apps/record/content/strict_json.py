@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import math
@@ -40,9 +41,10 @@ def parse(body: bytes, most: int = 0) -> Any:
     Raises InvalidJSON for text that is not UTF-8, NaN, Infinity, duplicate keys, nesting deeper than `MAX_JSON_DEPTH`,
     numbers of more than `MAX_NUMBER_DIGITS` digits, and too many values.
     """
-    _check_size(body, most or settings.MAX_JSON_VALUES)
+    if body.count(b",") + body.count(b"[") + body.count(b"{") > settings.MAX_JSON_DEPTH:
+        _check_size(body, most or settings.MAX_JSON_VALUES)
     try:
-        return _decoder.decode(body.decode())
+        return (_decoder if LONG_DIGITS.search(body) else _plain_decoder).decode(body.decode())
     except UnicodeDecodeError:
         raise InvalidJSON("The body is not UTF-8.") from None
     except json.JSONDecodeError as error:
@@ -66,8 +68,6 @@ def _check_size(body: bytes, most: int) -> None:
 
     Values are the items of lists, the fields of objects, and lists and objects themselves.
     """
-    if body.count(b",") + body.count(b"[") + body.count(b"{") <= settings.MAX_JSON_DEPTH:
-        return
     values = level = 0
     for bare in _without_strings(body):
         values += bare.count(b",") + bare.count(b"[") + bare.count(b"{")
@@ -193,9 +193,17 @@ def _constant(name: str) -> NoReturn:
     raise InvalidJSON(f"{name} is not JSON.")
 
 
+LONG_DIGITS = re.compile(rb"[0-9]{%d}" % LONG_NUMBER)
 _decoder = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
+_plain_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_fraction, parse_constant=_constant)
+"""Of texts without LONG_DIGITS, whose integers need no look."""
+
+
+def timestamp(at: datetime.datetime) -> str:
+    """The time as ProtoJSON, in UTC with milliseconds."""
+    return at.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def size_of(value: Any) -> int:
@@ -210,7 +218,12 @@ def canonical(value: Any) -> bytes:
 
 def digest_of(value: Any) -> str:
     """SHA-256 of the canonical form, in hexadecimal. Integers that are no doubles count by their digits."""
-    return hashlib.sha256(_simple_form(value) or _exact_form(value, as_text=True)).hexdigest()
+    try:
+        text = _sorted_text(value)
+        is_simple = not (ODD_NUMBER.search(TEXTS.sub("", text)) or (not text.isascii() and UTF_16.search(text)))
+    except (TypeError, ValueError, RecursionError):
+        is_simple = False
+    return hashlib.sha256(text.encode() if is_simple else _exact_form(value, as_text=True)).hexdigest()
 
 
 def _exact_form(value: Any, *, as_text: bool = False) -> bytes:

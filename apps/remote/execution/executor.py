@@ -109,7 +109,7 @@ class _Turn:
         if not isinstance(outcome, Failed):
             await self._follower.finish()
         if isinstance(outcome, Completed):
-            for note in added("remote_completion_listeners"):
+            for note in added["remote_completion_listeners"]:
                 await note(self._remote_run, task, translator.artifact_id)
         return outcome
 

@@ -25,7 +25,6 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
 from agentkit.context import SyncTaskContext, TaskContext
-from agentkit.errors import contained
 from agentkit.llm import approvals
 from agentkit.llm.approvals import Gate
 from agentkit.llm.conversations import Spotlight, call_key, recordable, words_of
@@ -33,6 +32,7 @@ from agentkit.llm.models import import_in_thread, surroundings
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.llm.tools import Tool as AnyTool
 from agentkit.messages import Message
+from agentkit.runner import contained
 from agentkit.tools import ToolFunction, ToolKind, ToolTraits, traits_of
 
 

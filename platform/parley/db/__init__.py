@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -38,30 +38,27 @@ RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits while a database server restar
 
 async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await `function(*args, **kwargs)` on a database thread (see `with_database`), in this code's context."""
-    call = partial(with_database, function, *args, **kwargs)
-    result: T = await asyncio.wrap_future(_threads.enqueue(partial(copy_context().run, call)))
+    result: T = await asyncio.wrap_future(_threads.enqueue(partial(with_database, function, *args, **kwargs)))
     return result
 
 
 async def run_for_stream[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """`run` for an open stream: many of these leave threads to those who wait for an answer."""
     call = partial(with_database, function, *args, **kwargs)
-    result: T = await asyncio.wrap_future(_threads.enqueue(partial(copy_context().run, call), is_stream=True))
+    result: T = await asyncio.wrap_future(_threads.enqueue(call, is_stream=True))
     return result
 
 
 def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """Call `function` on a database thread without waiting, in this code's context."""
-    call = partial(with_database, function, *args, **kwargs)
-    return _threads.enqueue(partial(copy_context().run, call))
+    return _threads.enqueue(partial(with_database, function, *args, **kwargs))
 
 
 def submit_for[**P, T](whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """`submit` on behalf of another caller."""
     context = copy_context()
     context.run(caller.set, whose)
-    call = partial(with_database, function, *args, **kwargs)
-    return context.run(_threads.enqueue, partial(context.copy().run, call))
+    return context.run(_threads.enqueue, partial(with_database, function, *args, **kwargs))
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -131,6 +128,7 @@ class Call(NamedTuple):
     """A call that waits for a thread."""
 
     function: Callable[[], Any]
+    context: Context
     future: "Future[Any]"
     share: str | None  # of the threads, that it takes: its caller's, or, as None, that of all streams
     since: float  # by the performance counter
@@ -166,12 +164,17 @@ class DatabaseThreads(Executor):
         return self.enqueue(partial(function, *args, **kwargs))
 
     def enqueue(self, function: Callable[[], Any], *, is_stream: bool = False) -> "Future[Any]":
-        """Call the function when it is the caller's turn. `is_stream`: an open stream needs it."""
+        """Call the function in this context when it is the caller's turn. `is_stream`: an open stream needs it."""
         whose = caller.get()
-        call = Call(function, Future(), None if is_stream else whose, time.perf_counter())
+        share = None if is_stream else whose
+        call = Call(function, copy_context(), Future(), share, time.perf_counter())
         with self._lock:
-            self._waiting.setdefault((whose, is_stream), deque()).append(call)
-            next_call = self._next_call() if self._free else None
+            if self._free and not self._waiting and (share == "" or self._busy[share] < self._share):
+                next_call: Call | None = call  # nobody waits
+                self._busy[share] += 1
+            else:
+                self._waiting.setdefault((whose, is_stream), deque()).append(call)
+                next_call = self._next_call() if self._free else None
             self._free -= next_call is not None
         if next_call is not None:
             self._pool.submit(self._work, next_call)
@@ -198,7 +201,7 @@ class DatabaseThreads(Executor):
             done: Callable[[], None] | None = None
             if call.future.set_running_or_notify_cancel():
                 try:
-                    done = partial(call.future.set_result, call.function())
+                    done = partial(call.future.set_result, call.context.run(call.function))
                 except BaseException as error:
                     done = partial(call.future.set_exception, error)
             with self._lock:  # before the caller learns the result, so that its next call finds this thread free
@@ -209,19 +212,15 @@ class DatabaseThreads(Executor):
                 self._free += call is None
             if done is not None:
                 done()
-            began = self._count_work(began, call)
-
-    def _count_work(self, began: float, following: Call | None) -> float:
-        """Count the work since `began`, and how long the `following` call waited. Returns the time."""
-        now = time.perf_counter()
-        metrics.DATABASE_BUSY_SECONDS.inc(now - began)
-        if following is not None:
-            metrics.DATABASE_WAIT_SECONDS.observe(now - following.since)
-        if now - self._pool_counted_at > POOL_COUNT_SECONDS:
-            self._pool_counted_at = now
-            with contextlib.suppress(Exception):  # a thread must not end because nobody could count
-                count_pool()
-        return now
+            now = time.perf_counter()
+            metrics.DATABASE_BUSY_SECONDS.inc(now - began)
+            began = now
+            if call is not None:
+                metrics.DATABASE_WAIT_SECONDS.observe(now - call.since)
+            if now - self._pool_counted_at > POOL_COUNT_SECONDS:
+                self._pool_counted_at = now
+                with contextlib.suppress(Exception):  # a thread must not end because nobody could count
+                    count_pool()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish submitted work, then end the threads and close their connections."""

@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models, transaction
@@ -92,16 +93,26 @@ class Query[T]:
     Placeholders: `{task}` all columns of the table aliased `task`; `{task.table}` the table with that alias; `{now}`
     the database's time; `{any}` equality with one of a list of keys; `{lock task}` a row lock, if supported. `build`
     gets, for each row, an instance (None for an outer join without match) for each `{alias}` and a time for each
-    `{now}`, in order, then the other columns. Without `build`, a row gives its only instance.
+    `{now}`, in order, then the other columns. Without `build`, a row gives its only instance, or the tuple of all.
+
+    `attached` names the attribute of another alias's instance to which an alias's instance is set, and what is attached
+    is no part of the row: `attached={"context": "task.context"}` stands for a `build` that does only this.
     """
 
-    def __init__(self, sql: str, build: Callable[..., T] | None = None, **tables: type[models.Model]) -> None:
-        self._template, self._build, self._tables = sql, build, tables
+    def __init__(
+        self,
+        sql: str,
+        build: Callable[..., T] | None = None,
+        *,
+        attached: Mapping[str, str] = MappingProxyType({}),
+        **tables: type[models.Model],
+    ) -> None:
+        self._template, self._build, self._attached, self._tables = sql, build, attached, tables
 
     def all(self, *params: Any) -> list[T]:
         """All rows for these parameters."""
-        sql, columns = self._prepared
-        found = []
+        sql, columns, attached, kept = self._prepared
+        found: list[Any] = []
         for row in execute(sql, params).fetchall():
             values: list[Any] = []
             at = 0
@@ -118,7 +129,11 @@ class Query[T]:
                 for place, convert, expression in table.converters:
                     own[place] = convert(own[place], expression, connection)
                 values.append(table.model.from_db(connection.alias, table.names, own))
-            found.append(self._build(*values, *row[at:]) if self._build else values[0])
+            for place, holder, name in attached:
+                if values[holder] is not None:
+                    setattr(values[holder], name, values[place])
+            given = [*(values[place] for place in kept), *row[at:]]
+            found.append(self._build(*given) if self._build else given[0] if len(given) == 1 else (*given,))
         return found
 
     def one(self, *params: Any) -> T | None:
@@ -127,15 +142,17 @@ class Query[T]:
         return found[0] if found else None
 
     @cached_property
-    def _prepared(self) -> tuple[str, list[_Columns | None]]:
-        """The SQL for this database, and each instance's columns; None for a time."""
+    def _prepared(self) -> tuple[str, list[_Columns | None], list[tuple[int, int, str]], list[int]]:
+        """The SQL for this database; each instance's columns, None for a time; what is attached where; what is not."""
         vendor = connection.vendor
         columns: list[_Columns | None] = []
+        aliases: list[str] = []
 
         def expand(found: re.Match[str]) -> str:
             match found[1].replace(".", " ").split():
                 case ["now"]:
                     columns.append(None)
+                    aliases.append("")
                     return CLOCK_SQL[vendor]
                 case ["any"]:
                     return "= ANY(%s)" if vendor == "postgresql" else "IN (SELECT value FROM json_each(%s))"
@@ -145,10 +162,17 @@ class Query[T]:
                     return f"{quote(self._tables[alias]._meta.db_table)} AS {alias}"
                 case [alias]:
                     columns.append(table := _Columns(self._tables[alias]))
+                    aliases.append(alias)
                     return ", ".join(f"{alias}.{quote(name)}" for name in table.columns)
             raise ValueError(f"{{{found[1]}}} is not a placeholder")
 
-        return re.sub(r"\{([\w. ]+)\}", expand, self._template), columns
+        sql = re.sub(r"\{([\w. ]+)\}", expand, self._template)
+        attached = [
+            (aliases.index(alias), aliases.index(holder), name)
+            for alias, to in self._attached.items()
+            for holder, name in [to.split(".")]
+        ]
+        return sql, columns, attached, [place for place, alias in enumerate(aliases) if alias not in self._attached]
 
 
 class _Columns:
@@ -234,28 +258,25 @@ def write(
     required = [change for change in updates if change.missing is not None]
     is_postgresql = connection.vendor == "postgresql"
     may_be_alone = alone and is_postgresql and not connection.in_atomic_block
-    if may_be_alone and _fits_one(statements := build(is_guarded=bool(required))):
-        counts = _execute_as_one(statements, len(updates), required)
-        _check_counts(counts, updates)
-    else:
-        with write_transaction() if alone else nullcontext():
+    statements = build(is_guarded=bool(required)) if may_be_alone else []
+    is_transaction = may_be_alone and _fits_one(statements)
+    with write_transaction() if alone and not is_transaction else nullcontext():
+        if is_transaction:
+            counts = _execute_as_one(statements, len(updates), required)
+        else:
             statements = build()
             if is_postgresql and _fits_one(statements):
                 counts = _execute_as_one(statements, len(updates))
             else:
                 run = execute if is_postgresql else connection.cursor().execute
                 counts = [run(sql, own).rowcount for sql, own in statements][: len(updates)]
-            _check_counts(counts, updates)
+        for count, change in reversed(list(zip(counts, updates, strict=True))):
+            if not count and change.missing is not None:
+                raise change.missing
     for rows in rows_by_model.values():
         for row in rows:
             row._state.adding, row._state.db = False, connection.alias
     return counts
-
-
-def _check_counts(counts: list[int], updates: Sequence[Update]) -> None:
-    for count, change in reversed(list(zip(counts, updates, strict=True))):
-        if not count and change.missing is not None:
-            raise change.missing
 
 
 def _statements(

@@ -11,21 +11,17 @@ class Singleton[T]:
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._made: T | None = None
+        self.made: T | None = None  # the object, if it was made
         self._lock = threading.Lock()
 
     def get(self) -> T:
         with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
-
-    def peek(self) -> T | None:
-        """The object if it was made."""
-        return self._made
+            if self.made is None:
+                self.made = self._make()
+            return self.made
 
     def take(self) -> T | None:
         """Remove and return the object, for the caller to end it; None if there is none."""
         with self._lock:
-            taken, self._made = self._made, None
+            taken, self.made = self.made, None
         return taken

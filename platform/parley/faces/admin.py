@@ -133,7 +133,7 @@ class LoggedAdmin(ModelAdmin):
     def _entry(
         self, request: HttpRequest, row: Model, verb: str, message: Any, action: str | None = None
     ) -> Callable[[], object]:
-        entry: Callable[[], object] = added("admin_recorder")(request, row, verb, message, action)
+        entry: Callable[[], object] = added["admin_recorder"](request, row, verb, message, action)
         return entry
 
 

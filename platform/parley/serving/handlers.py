@@ -7,8 +7,9 @@ import io
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, cast
@@ -33,8 +34,7 @@ from parley import db
 from parley.serving import error_responses
 from parley.serving.error_responses import ErrorResponse
 from parley.serving.middleware import other_form
-from parley.telemetry import metrics
-from parley.telemetry.requests import note_route
+from parley.telemetry.requests import SCOPE_KEY, template
 
 log = logging.getLogger("parley.direct")
 
@@ -58,99 +58,23 @@ POLICY_VIOLATION = 1008  # RFC 6455 §7.4.1
 BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
-EDGES = {
-    "a2a": "a2a",
-    ".well-known": "cards",
-    "api": "api",
-    "v1": "openai",
-    "mcp": "mcp",
-    "agui": "agui",
-    "hooks": "hooks",
-    "admin": "admin",
-    "gateway": "remote",
-    "static": "static",
-    "healthz": "probes",
-    "readyz": "probes",
-    "metrics": "probes",
-}
-"""By the first part of a path; other paths are pages."""
-CLIENT_LEFT = "499"  # nginx' code for a request that got no response
-
-
-class MeasuredEdges:
-    """ASGI middleware that counts requests and WebSockets, their status and duration, and open streams."""
-
-    def __init__(self, application: Application) -> None:
-        self.application = application
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_socket = scope["type"] == "websocket"
-        edge = "websockets" if is_socket else EDGES.get(scope["path"].lstrip("/").partition("/")[0], "pages")
-        measured = Measured(edge, send)
-        try:
-            await self.application(scope, receive, measured.send)
-        except Exception:
-            measured.end("500")
-            raise
-        finally:
-            measured.end(CLIENT_LEFT)
-
-
-class Measured:
-    """A request whose response begins with the first message that `send` gets."""
-
-    __slots__ = ("_began", "_edge", "_has_begun", "_is_stream", "_send")
-
-    def __init__(self, edge: str, send: Send) -> None:
-        self._edge, self._send = edge, send
-        self._began = time.perf_counter()
-        self._has_begun = self._is_stream = False
-
-    def send(self, message: Message) -> Awaitable[None]:
-        if not self._has_begun:
-            self._begin(message)
-        return self._send(message)
-
-    def _begin(self, message: Message) -> None:
-        match message["type"]:
-            case "http.response.start" | "websocket.http.response.start":
-                code = str(message["status"])
-                self._is_stream = any(value.startswith(b"text/event-stream") for _, value in message["headers"])
-            case "websocket.accept":
-                code, self._is_stream = "101", True
-            case "websocket.close":
-                code = "403"
-            case _:
-                return
-        self._count(code)
-        if self._is_stream:
-            metrics.STREAMS[self._edge].inc()
-
-    def _count(self, code: str) -> None:
-        self._has_begun = True
-        metrics.REQUESTS[self._edge, code].inc()
-        metrics.REQUEST_SECONDS[self._edge].observe(time.perf_counter() - self._began)
-
-    def end(self, code: str) -> None:
-        """`code` is of a request without a response."""
-        if not self._has_begun:
-            self._count(code)
-        if self._is_stream:
-            self._is_stream = False
-            metrics.STREAMS[self._edge].dec()
-
-
 PERMISSIONS = ("camera", "display-capture", "geolocation", "hid", "microphone", "midi", "payment", "serial", "usb")
 
 
-class SecurityHeaders:
-    """ASGI middleware that adds to every HTTP response the security headers that it lacks, whoever made it.
+class RequestGuard:
+    """ASGI middleware around all that answers HTTP requests.
 
-    A response of an API runs and loads nothing, and nobody frames it. Pages and files have policies of their own.
+    - It refuses too long URLs, headers and bodies, and bodies that come too slowly. A body is refused by its
+      Content-Length, or once too much has arrived. Whatever the application answers then, the refusal is sent.
+      `largest` says how large a body that is not for an async view may be, in bytes, by the head of its request.
+    - It adds to every response the security headers that it lacks, whoever made it. A response of an API runs and loads
+      nothing, and nobody frames it. Pages and files have policies of their own.
+    - It lets clients repeat a request which the stop of the server has cut off: 503, not 500. A response that has begun
+      breaks off.
     """
 
-    def __init__(self, application: Application) -> None:
-        self.application = application
+    def __init__(self, application: Application, largest: Callable[[Scope], Awaitable[int]]) -> None:
+        self.application, self.largest = application, largest
         self._headers = [
             (b"x-content-type-options", b"nosniff"),
             (b"x-frame-options", b"DENY"),
@@ -166,102 +90,87 @@ class SecurityHeaders:
             self._headers.append((b"strict-transport-security", value.encode()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        def send_with_headers(message: Message) -> Awaitable[None]:
-            if message["type"] == "http.response.start":
-                there = [*message["headers"]]
-                names = {name.lower() for name, _ in there}
-                message = {**message, "headers": there + [pair for pair in self._headers if pair[0] not in names]}
-            return send(message)
-
-        await self.application(scope, receive, send_with_headers)
-
-
-class RetryAfterStop:
-    """ASGI middleware that lets clients repeat a request which the stop of the server has cut off: 503, not 500.
-
-    A response that has begun breaks off.
-    """
-
-    def __init__(self, application: Application) -> None:
-        self.application = application
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_begun = False
-
-        def send_noted(message: Message) -> Awaitable[None]:
-            nonlocal has_begun
-            has_begun = True
-            return send(message)
-
+        exchange = Exchange(receive, send, self._headers)
         try:
-            await self.application(scope, receive, send_noted)
+            is_view = ASYNC_PATH.match(scope["path"]) and not scope["path"].startswith("/hooks/")
+            exchange.limit = int(settings.MAX_REQUEST_BYTES) if is_view else await self.largest(scope)
+            exchange.error = _refused_head(scope, exchange.limit)
+            if exchange.error is None:
+                with suppress(RequestDataTooBig, BodyTooSlow):
+                    await self.application(scope, exchange.receive, exchange.send)
+            if exchange.error is not None and not exchange.has_begun:
+                await exchange.refuse(exchange.error.response(scope["path"]))
         except asyncio.CancelledError:
-            if not has_begun:
-                response = error_responses.STOPPING.response(scope["path"])
+            if not exchange.has_begun:
+                exchange.error, response = None, error_responses.STOPPING.response(scope["path"])
                 response["Retry-After"] = "1"
-                await send_response(response, send)
+                await send_response(response, exchange.send)
 
 
-class RequestLimits:
-    """ASGI middleware that refuses too long URLs, headers and bodies, and bodies that come too slowly.
+@dataclass(slots=True)
+class Exchange:
+    """One request within its limits, and its response.
 
-    A body is refused by its Content-Length, or once too much has arrived. Whatever the application answers then, the
-    refusal is sent. `largest` says how large a body may be, in bytes, by what the head of its request says.
+    Attributes:
+        limit: how large the body may be, in bytes.
+        error: what is answered instead of the application's response, unless that `has_begun`.
     """
 
-    def __init__(self, application: Application, largest: Callable[[Scope], Awaitable[int]]) -> None:
-        self.application, self.largest = application, largest
+    receive_next: Receive
+    send_on: Send
+    headers: Sequence[tuple[bytes, bytes]]
+    limit: int = 0
+    error: ErrorResponse | None = None
+    has_begun: bool = False
+    size: int = 0
+    waited: float = 0.0
+    is_complete: bool = False  # the body
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limit = await self.largest(scope)
-        size, waited = 0, 0.0
-        is_complete = has_begun = False
-        error = _refused_head(scope, limit)
+    async def receive(self) -> Message:
+        """Raises RequestDataTooBig, BodyTooSlow."""
+        if self.is_complete:
+            return await self.receive_next()  # until the client leaves
+        began = time.monotonic()
+        try:
+            left = BODY_SECONDS + self.size / BODY_BYTES_A_SECOND - self.waited
+            async with asyncio.timeout(min(BODY_SECONDS, left)):
+                message = await self.receive_next()
+        except TimeoutError:
+            self.error = error_responses.TOO_SLOW
+            raise BodyTooSlow from None
+        self.waited += time.monotonic() - began
+        self.is_complete = not message.get("more_body", False)
+        self.size += len(message.get("body", b""))
+        if self.size > self.limit:
+            self.error = error_responses.too_large(self.limit)
+            raise RequestDataTooBig
+        return message
 
-        async def receive_limited() -> Message:
-            """Raises RequestDataTooBig, BodyTooSlow."""
-            nonlocal size, waited, is_complete, error
-            if is_complete:
-                return await receive()  # until the client leaves
-            began = time.monotonic()
-            try:
-                async with asyncio.timeout(min(BODY_SECONDS, BODY_SECONDS + size / BODY_BYTES_A_SECOND - waited)):
-                    message = await receive()
-            except TimeoutError:
-                error = error_responses.TOO_SLOW
-                raise BodyTooSlow from None
-            waited += time.monotonic() - began
-            is_complete = not message.get("more_body", False)
-            size += len(message.get("body", b""))
-            if size > limit:
-                error = error_responses.too_large(limit)
-                raise RequestDataTooBig
-            return message
+    async def send(self, message: Message) -> None:
+        if self.error is not None and not self.has_begun:
+            return
+        self.has_begun = True
+        if message["type"] == "http.response.start":
+            there = [*message["headers"]]
+            names = {name.lower() for name, _ in there}
+            message = {**message, "headers": there + [pair for pair in self.headers if pair[0] not in names]}
+        await self.send_on(message)
 
-        async def send_unless_refused(message: Message) -> None:
-            nonlocal has_begun
-            if has_begun or error is None:
-                has_begun = True
-                await send(message)
-
-        if error is None:
-            with suppress(RequestDataTooBig, BodyTooSlow):
-                await self.application(scope, receive_limited, send_unless_refused)
-            if error is None or has_begun:
-                return
-        response = error.response(scope["path"])
+    async def refuse(self, response: HttpResponse) -> None:
+        """Send the refusal, then discard the rest of the body, so that the client reads the answer."""
         response["Connection"] = "close"
-        await send_response(response, send, more_body=True)
+        self.has_begun = True
+        await send_response(response, self.send, more_body=True)
         with suppress(TimeoutError, BodyTooSlow):
             async with asyncio.timeout(LINGER_SECONDS):
-                while not is_complete:
+                while not self.is_complete:
                     with suppress(RequestDataTooBig):
-                        await receive_limited()
-        await send({"type": "http.response.body"})
+                        await self.receive()
+        await self.send_on({"type": "http.response.body"})
 
 
 async def largest_body(scope: Scope) -> int:
-    """How large the body of a request may be, in bytes.
+    """How large the body of a request to a page or a webhook may be, in bytes.
 
     Async views say what is less, once they know their caller. Pages receive a body first, so for a large one the
     session is looked up here.
@@ -269,7 +178,7 @@ async def largest_body(scope: Scope) -> int:
     path, most = scope["path"], int(settings.MAX_REQUEST_BYTES)
     if path.startswith("/hooks/"):
         return int(settings.INCOMING_EVENT_BYTES)
-    if ASYNC_PATH.match(path) or not _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES) or _refused_head(scope, most):
+    if not _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES) or _refused_head(scope, most):
         return most
     db.caller.set(address_key((scope.get("client") or ("",))[0]))
     return bodies.limit_of(await db.run(_session_principal, scope))
@@ -301,12 +210,16 @@ def _refused_head(scope: Scope, limit: int) -> ErrorResponse | None:
     return None
 
 
-async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
+async def handle_async(scope: Scope, receive: Receive, send: Send, *, pages: Application | None = None) -> None:
     """Run the path's async view on the server's event loop, without middleware, until the client leaves.
 
+    `pages` handles the paths of other views.
     Django's handler keeps a thread and a database connection for each request, even one that waits for minutes. These
     views need neither: they use `db`, and check credentials themselves, before they receive a body (`accounts.bodies`).
     """
+    if pages is not None and not ASYNC_PATH.match(scope["path"]):
+        await pages(scope, receive, send)
+        return
     body = IncomingBody(receive)
     work = asyncio.current_task()
     assert work is not None
@@ -314,7 +227,8 @@ async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
 
     async def watch() -> None:
         with suppress(RequestAborted, RequestDataTooBig):
-            await body.discard()
+            if not body.is_complete:
+                await body.discard()
             await receive()
         work.cancel()
 
@@ -323,7 +237,9 @@ async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
         watcher = watcher or asyncio.create_task(watch())
 
     body.when_complete = begin_to_watch
-    is_bodiless = str(scope.get("http_version", "")).startswith("1") and not _says_more(scope, 0)  # HTTP/2 need not say
+    said = ((name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding"))
+    may_have_body = any(pair != (b"content-length", b"0") for pair in said)
+    is_bodiless = str(scope.get("http_version", "")).startswith("1") and not may_have_body  # HTTP/2 need not say
     if scope["method"] in ("GET", "HEAD") or is_bodiless:
         begin_to_watch()
     try:
@@ -347,11 +263,12 @@ async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch:
         set_script_prefix(request.script_name)
     response: HttpResponseBase
     try:
-        if not (is_allowed_host(request.META.get("HTTP_HOST", "")) or request.path_info in ANY_HOST_PATHS):
-            request.get_host()  # explains
-        match, is_async = _find_view(request.path_info, settings.ROOT_URLCONF)
+        if request.path_info not in ANY_HOST_PATHS:
+            request.get_host()
+        match, route, is_async = _find_view(request.path_info, settings.ROOT_URLCONF)
         request.resolver_match = match
-        note_route(scope, match.route)
+        if SCOPE_KEY in scope:
+            scope[SCOPE_KEY].route = route
         if is_async:
             response = await match.func(request, *match.args, **match.kwargs)
         else:
@@ -385,10 +302,10 @@ def _route(request: ASGIRequest) -> str:
 
 
 @lru_cache
-def _find_view(path: str, urlconf: str) -> tuple[ResolverMatch, bool]:
-    """The view, and whether it is async. Raises Http404."""
+def _find_view(path: str, urlconf: str) -> tuple[ResolverMatch, str, bool]:
+    """The view, the template of its paths, and whether it is async. Raises Http404."""
     match = resolve(path, urlconf)
-    return match, iscoroutinefunction(match.func)
+    return match, template(match.route), iscoroutinefunction(match.func)
 
 
 async def send_response(

@@ -1,4 +1,4 @@
-"""What is known of each HTTP request: an id, a span of the caller's trace, and a line in the log at its end."""
+"""What is known of each HTTP request: an id, a span in the trace of its caller, metrics, and a line in the log."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from opentelemetry.trace import Span, SpanKind
 from structlog.contextvars import bind_contextvars
 
-from parley.telemetry import tracing
+from parley.telemetry import metrics, tracing
 
 log = logging.getLogger("parley.access")
 
 Scope = dict[str, Any]
-Headers = Iterable[tuple[bytes, bytes]]
+Message = Mapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
 
 SANE_ID = re.compile(rb"[\w.:-]{1,64}")
@@ -30,16 +31,92 @@ SCOPE_KEY = "parley.request"
 METHOD = "http.request.method"
 
 
+EDGES = {
+    "a2a": "a2a",
+    ".well-known": "cards",
+    "api": "api",
+    "v1": "openai",
+    "mcp": "mcp",
+    "agui": "agui",
+    "hooks": "hooks",
+    "admin": "admin",
+    "gateway": "remote",
+    "static": "static",
+    "healthz": "probes",
+    "readyz": "probes",
+    "metrics": "probes",
+}
+"""By the first part of a path; other paths are pages."""
+CLIENT_LEFT = "499"  # nginx' code for a request that got no response
+
+
 @dataclass(slots=True)
 class Seen:
-    """What became of a request; a status of 0 means that the client left before there was one."""
+    """A request or a WebSocket, what became of it, and its metrics: number, status, duration, open streams.
 
+    `headers` are added to the response. A `status` of 0 means that the client left before there was one.
+    """
+
+    edge: str
+    send_on: Send
+    headers: Sequence[tuple[bytes, bytes]] = ()
     route: str = ""
     status: int = 0
+    began: float = field(default_factory=time.perf_counter)
+    has_begun: bool = False
+    is_stream: bool = False
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """The response begins with the first message."""
+        if not self.has_begun:
+            match message["type"]:
+                case "http.response.start" | "websocket.http.response.start":
+                    self.status, headers = message["status"], message["headers"]
+                    self.is_stream = any(value.startswith(b"text/event-stream") for _, value in headers)
+                    self._count(str(self.status))
+                    message = {**message, "headers": [*headers, *self.headers]}
+                case "websocket.accept":
+                    self.is_stream = True
+                    self._count("101")
+                case "websocket.close":
+                    self._count("403")
+        return self.send_on(message)
+
+    def _count(self, code: str) -> None:
+        self.has_begun = True
+        metrics.REQUESTS[self.edge, code].inc()
+        metrics.REQUEST_SECONDS[self.edge].observe(time.perf_counter() - self.began)
+        if self.is_stream:
+            metrics.STREAMS[self.edge].inc()
+
+    def end(self, code: str) -> None:
+        """`code` is of a request without a response."""
+        if not self.has_begun:
+            self._count(code)
+        if self.is_stream:
+            self.is_stream = False
+            metrics.STREAMS[self.edge].dec()
+
+
+class MeasuredSockets:
+    """ASGI middleware that counts WebSockets."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
+        seen = Seen("websockets", send)
+        try:
+            await self.application(scope, receive, seen.send)
+        except Exception:
+            seen.end("500")
+            raise
+        finally:
+            seen.end(CLIENT_LEFT)
 
 
 class ObservedRequests:
-    """ASGI middleware: only `MeasuredEdges` is further out, so that a request has its id before anything can refuse it.
+    """ASGI middleware, the outermost, so that a request has its id before anything can refuse it.
 
     It takes the caller's `X-Request-ID` if that is sane, and returns it. With tracing on, the request's `traceparent`
     becomes that of its own span, so that everything that reads the header goes on below it.
@@ -48,32 +125,39 @@ class ObservedRequests:
     def __init__(self, application: Application) -> None:
         self.application = application
 
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        seen = Seen()
-        request_id = _header(scope["headers"], b"x-request-id")
-        if not SANE_ID.fullmatch(request_id):
-            request_id = secrets.token_hex(8).encode()
+    async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
+        ids = [value for name, value in scope["headers"] if name == b"x-request-id"]  # several contradict one another
+        request_id = ids[0] if len(ids) == 1 and SANE_ID.fullmatch(ids[0]) else secrets.token_hex(8).encode()
         bind_contextvars(request=request_id.decode())  # each request has its own task, so its own context
-
-        async def send_seen(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                seen.status = message["status"]
-                message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", request_id)]}
-            await send(message)
-
-        start = time.perf_counter()
-        method, parent = scope["method"], _header(scope["headers"], b"traceparent").decode("latin-1")
+        edge = EDGES.get(scope["path"].lstrip("/").partition("/")[0], "pages")
+        seen = Seen(edge, send, [(b"x-request-id", request_id)])
         scope = {**scope, SCOPE_KEY: seen}
+        try:
+            await (self._traced if tracing.is_on else self.application)(scope, receive, seen.send)
+        except Exception:
+            seen.end("500")
+            raise
+        finally:
+            seen.end(CLIENT_LEFT)
+            level = logging.DEBUG if seen.status < 400 and scope["path"].startswith(QUIET) else logging.INFO
+            if log.isEnabledFor(level):
+                told = {"method": scope["method"], "path": seen.route or "-", "status": seen.status}
+                told["duration_ms"] = round((time.perf_counter() - seen.began) * 1000, 1)
+                log.log(level, "request", extra=told)
+
+    async def _traced(self, scope: Scope, receive: Any, send: Any) -> None:
+        seen: Seen = scope[SCOPE_KEY]
+        method, parents = scope["method"], [value for name, value in scope["headers"] if name == b"traceparent"]
+        parent = parents[0].decode("latin-1") if len(parents) == 1 else ""
         with tracing.span(method, kind=SpanKind.SERVER, parent=parent, attributes={METHOD: method}) as span:
             if own := tracing.current_traceparent():
                 others = [pair for pair in scope["headers"] if pair[0] != b"traceparent"]
                 scope["headers"] = [*others, (b"traceparent", own.encode())]
             try:
-                await self.application(scope, receive, send_seen)
+                await self.application(scope, receive, send)
             finally:
                 if span.is_recording():
                     _finish(span, method, seen)
-                _log(scope, seen, time.perf_counter() - start)
 
 
 @lru_cache(512)
@@ -98,17 +182,3 @@ def _finish(span: Span, method: str, seen: Seen) -> None:
         span.set_attribute("http.response.status_code", seen.status)
     if seen.status >= 500:
         tracing.fail(span, str(seen.status))
-
-
-def _log(scope: Scope, seen: Seen, seconds: float) -> None:
-    is_quiet = seen.status < 400 and scope["path"].startswith(QUIET)
-    level = logging.DEBUG if is_quiet else logging.INFO
-    if log.isEnabledFor(level):
-        known = {"method": scope["method"], "path": seen.route or "-", "status": seen.status}
-        log.log(level, "request", extra=known | {"duration_ms": round(seconds * 1000, 1)})
-
-
-def _header(headers: Headers, wanted: bytes) -> bytes:
-    """The header's value; of several, none, because they contradict one another."""
-    found = [value for name, value in headers if name == wanted]
-    return bytes(found[0]) if len(found) == 1 else b""

@@ -47,6 +47,7 @@ FLUSH_SECONDS = 5
 
 _provider: TracerProvider | None = None
 _tracer: Tracer | None = None
+is_on = False
 
 
 def configure(version: str) -> None:
@@ -112,8 +113,9 @@ class _ForAuthors(AbstractProvider):
 
 def use(provider: TracerProvider | None) -> None:
     """Make spans by this provider, or with None no spans at all."""
-    global _provider, _tracer
+    global _provider, _tracer, is_on
     _provider, _tracer = provider, provider.get_tracer("parley") if provider else None
+    is_on = provider is not None
 
 
 def flush() -> None:
@@ -125,10 +127,6 @@ def flush() -> None:
 def provider() -> TracerProvider | None:
     """The provider in use; None while tracing is off."""
     return _provider
-
-
-def is_on() -> bool:
-    return _tracer is not None
 
 
 def captures_content() -> bool:
@@ -172,14 +170,15 @@ def fail(failed: Span, code: str) -> None:
     failed.set_attribute("error.type", code)
 
 
-def queue(name: str, parent: str, attributes: Attributes | None = None) -> str:
-    """The traceparent of work that is put into a queue, below the traceparent `parent`.
+def queue(task: object, parent: str) -> str:
+    """The traceparent of a run of this task that is put into the queue, below the traceparent `parent`, or below the
+    current span.
 
     Its span is sent at once. While tracing is off, there is only the traceparent.
     """
     if _tracer is None:
         return child_of(parent)
-    queued = _tracer.start_span(name, _context_of(parent), SpanKind.PRODUCER, attributes)
+    queued = _tracer.start_span("queue run", _context_of(parent), SpanKind.PRODUCER, {"parley.task": str(task)})
     queued.end()
     return _traceparent(queued.get_span_context())
 
@@ -187,10 +186,10 @@ def queue(name: str, parent: str, attributes: Attributes | None = None) -> str:
 def child_of(traceparent: str) -> str:
     """The traceparent of a new child span, or of a new trace if that is malformed (W3C Trace Context §3.2.2)."""
     above = _parse(traceparent) if traceparent else INVALID_SPAN_CONTEXT
-    trace_id = above.trace_id if above.is_valid else secrets.randbits(128) or 1
-    # A new trace is sampled; an existing one keeps its flag.
-    flags = above.trace_flags & TraceFlags.SAMPLED if above.is_valid else TraceFlags.SAMPLED
-    return _traceparent(SpanContext(trace_id, secrets.randbits(64) or 1, False, TraceFlags(flags)))
+    span_id = format_span_id(secrets.randbits(64) or 1)
+    if not above.is_valid:  # a new trace is sampled; an existing one keeps its flag
+        return f"00-{format_trace_id(secrets.randbits(128) or 1)}-{span_id}-01"
+    return f"00-{format_trace_id(above.trace_id)}-{span_id}-{above.trace_flags & TraceFlags.SAMPLED:02x}"
 
 
 def current_traceparent() -> str:

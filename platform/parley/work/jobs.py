@@ -19,7 +19,7 @@ def register() -> None:
     for one in work_lists():
         # What is lost with its worker, the sweep finds: no broker need wait for the end of long work.
         add_job(one.job, partial(run, one), one.work.__doc__, acks_late=False)
-    for name, (_seconds, function) in added("periodic_jobs").items():
+    for name, (_seconds, function) in added["periodic_jobs"].items():
         add_job(name, function, function.__doc__)
 
 
@@ -35,5 +35,5 @@ def schedule() -> dict[str, dict[str, Any]]:
     """When beat sends the periodic jobs. What it sends expires with the next."""
     return {
         name: {"task": name, "schedule": seconds, "options": {"expires": seconds}}
-        for name, (seconds, _function) in added("periodic_jobs").items()
+        for name, (seconds, _function) in added["periodic_jobs"].items()
     }

@@ -96,7 +96,7 @@ class WorkList:
 
 def work_lists() -> tuple[WorkList, ...]:
     """Those that apps add."""
-    found: tuple[WorkList, ...] = added("work_lists")
+    found: tuple[WorkList, ...] = added["work_lists"]
     return found
 
 

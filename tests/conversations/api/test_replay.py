@@ -9,7 +9,7 @@ from apps.conversations.api.sessions import SessionSelection, whole_session
 from apps.conversations.forks import forking
 from apps.record.models import Context
 from parley import db
-from parley.registry import ADDED, added
+from parley.registry import added
 from tests.conversations.api.test_messages import begun
 
 pytestmark = [
@@ -29,7 +29,7 @@ def look(context, events):
 @pytest.fixture
 def watching(monkeypatch):
     seen.clear()
-    monkeypatch.setitem(ADDED, ("ledger_listeners",), (*added("ledger_listeners"), look))
+    monkeypatch.setitem(added, "ledger_listeners", (*added["ledger_listeners"], look))
 
 
 async def _conversation(caller):
