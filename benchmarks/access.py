@@ -62,8 +62,8 @@ def ways() -> dict[str, Callable[[], object]]:
     from django.urls import resolve
 
     from apps.a2a.authentication import authenticate
-    from apps.accounts.authentication import session_user
     from apps.accounts.models import ApiKey, User
+    from apps.accounts.requests.authentication import session_user
     from apps.conversations.api.sessions import Sessions
     from apps.web.roles import role_refusal
     from examples.showcase import DEMO
@@ -107,7 +107,7 @@ def ways() -> dict[str, Callable[[], object]]:
 def _token(person: object) -> str:
     from allauth.idp.oidc.models import Client, Token
 
-    from apps.accounts.oauth import hash_of
+    from apps.accounts.clients.oauth import hash_of
     from apps.accounts.principals import READ, WRITE
 
     client = Client.objects.create(name="benchmark", owner=person)

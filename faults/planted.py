@@ -48,7 +48,7 @@ def no_owner_filter() -> None:
     for path in (
         "apps.record.models.Task.is_seen_by",
         "apps.record.models.Context.is_seen_by",
-        "apps.record.task_json.TaskText.is_seen_by",
+        "apps.record.reading.task_json.TaskText.is_seen_by",
     ):
         _put(path, lambda self, principal: True)
     for path in ("apps.record.models.TaskQuerySet.visible_to", "apps.record.models.ContextQuerySet.visible_to"):
@@ -70,8 +70,8 @@ def no_compare_and_swap() -> None:
 
 def lost_notifications() -> None:
     """Processes do not tell one another what has grown, and nobody polls for it."""
-    _put("apps.record.notifications.Relay.send", lambda self, *args, **kwargs: None)
-    _put("apps.record.feed.Hub._start_poll", lambda self: None)
+    _put("apps.record.reading.notifications.Relay.send", lambda self, *args, **kwargs: None)
+    _put("apps.record.reading.feed.Hub._start_poll", lambda self: None)
 
 
 def listener_after_commit() -> None:
@@ -110,7 +110,7 @@ def no_idempotency() -> None:
 def resume_off_by_one() -> None:
     """A resumed stream leaves out the event after the last one that was heard."""
     from apps.a2a import operations
-    from apps.record import sync
+    from apps.record.reading import sync
 
     resume_index = operations._resume_index
     _put("apps.a2a.operations._resume_index", lambda place, newest: min(newest, resume_index(place, newest) + 1))

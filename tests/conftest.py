@@ -21,7 +21,7 @@ from structlog.contextvars import clear_contextvars
 
 from apps.accounts.models import User
 from apps.accounts.refusals import refusals
-from apps.agents import signing
+from apps.agents.identities import signing
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.budgets import spending
@@ -131,7 +131,7 @@ def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: Django
 def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
     """Static files come from the sources, and hashing a password is fast."""
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    quick = ["django.contrib.auth.hashers.MD5PasswordHasher", "apps.accounts.oauth.RandomSecretHasher"]
+    quick = ["django.contrib.auth.hashers.MD5PasswordHasher", "apps.accounts.clients.oauth.RandomSecretHasher"]
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, PASSWORD_HASHERS=quick):
         yield
 

@@ -51,7 +51,7 @@ def watched() -> Iterator[list[str]]:
         sys.addaudithook(_audited)
         _is_hooked = True
     found: list[str] = []
-    hashers = [f"{__name__}.SlowHasher", "apps.accounts.oauth.RandomSecretHasher"]
+    hashers = [f"{__name__}.SlowHasher", "apps.accounts.clients.oauth.RandomSecretHasher"]
     template_rendered.connect(_rendered, dispatch_uid="slow work")
     _watchers.append(found)
     try:

@@ -33,6 +33,12 @@ def test_every_folder_of_tests_is_a_package() -> None:
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
+def test_no_package_has_more_than_fifteen_modules() -> None:
+    folders = {path.parent for part in ("apps", "platform") for path in (ROOT / part).rglob("*.py")}
+    modules = {folder: [path for path in folder.glob("*.py") if path.name != "__init__.py"] for folder in folders}
+    assert {folder: len(found) for folder, found in modules.items() if len(found) > 15} == {}
+
+
 def test_no_module_is_named_after_its_shape() -> None:
     shapes = {"services.py", "selectors.py", "utils.py", "helpers.py", "common.py", "misc.py"}
     parts = ("apps", "platform", "tests", "benchmarks", "faults", "interoperability")

@@ -8,11 +8,11 @@ from agentkit import Chunk, Emission, Outcome
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import send
-from apps.engine.assignment import Assignment
 from apps.engine.claim import claim
 from apps.engine.finish import Ending, finish
-from apps.engine.recorder import EventBatch, event_of
-from apps.engine.turn import execute_turn
+from apps.engine.turns.assignment import Assignment
+from apps.engine.turns.recorder import EventBatch, event_of
+from apps.engine.turns.turn import execute_turn
 from apps.record.execution import Run
 from apps.record.models import Event, Task
 from apps.record.runs import Lease

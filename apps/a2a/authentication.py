@@ -7,9 +7,10 @@ from typing import Any, NoReturn
 from django.http import HttpRequest
 
 from apps.a2a.protojson import Line, ProtoMessage
-from apps.accounts import authentication, oauth, quotas
-from apps.accounts.authentication import BadCredentials, OpenStream
+from apps.accounts.clients import oauth
 from apps.accounts.principals import ANONYMOUS, Principal
+from apps.accounts.requests import authentication, quotas
+from apps.accounts.requests.authentication import BadCredentials, OpenStream
 from apps.agents.models import Agent, AgentNotFound
 from apps.agents.search import default_agent
 from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, TOKEN_AND_AGENT, USER_SESSION_AND_AGENT

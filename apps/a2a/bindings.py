@@ -24,9 +24,9 @@ from apps.a2a.operations import (
     execute_old,
 )
 from apps.a2a.protojson import read_query
-from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
-from apps.a2a.v1_1 import execute_next
-from apps.accounts import bodies
+from apps.a2a.versions.v0_3 import HTTP_JSON, JSON_RPC, METHODS
+from apps.a2a.versions.v1_1 import execute_next
+from apps.accounts.requests import bodies
 from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import InvalidFields, InvalidRequest, MethodNotAllowed, MethodNotFound

@@ -23,11 +23,12 @@ from django.utils.http import http_date
 from apps.a2a import http
 from apps.a2a.authentication import check_access, find_agent
 from apps.a2a.errors import JSON
-from apps.a2a.v0_3 import downgrade_card, with_old_fields
-from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.a2a.versions.v0_3 import downgrade_card, with_old_fields
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
-from apps.agents import card_signatures, cards, identity
+from apps.accounts.requests.authentication import BadCredentials, api_key_principal
+from apps.agents import cards
+from apps.agents.identities import card_signatures, identity
 from apps.agents.models import Agent, AgentNotFound, AgentQuerySet
 from apps.record.errors import ExtendedAgentCardNotConfigured, MethodNotAllowed, Unauthenticated, UnsupportedOperation
 from parley import db

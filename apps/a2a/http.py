@@ -17,10 +17,10 @@ from django.http import HttpRequest, HttpResponse
 from apps.a2a.authentication import authenticate
 from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.tasks import Update
-from apps.accounts import bodies, challenges, quotas
-from apps.accounts.authentication import BadCredentials
 from apps.accounts.principals import Principal, address_key
 from apps.accounts.refusals import refusals
+from apps.accounts.requests import bodies, challenges, quotas
+from apps.accounts.requests.authentication import BadCredentials
 from apps.agents.models import Agent
 from apps.record import wire
 from apps.record.content import strict_json

@@ -8,7 +8,7 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
-from apps.accounts.encryption import EncryptedTextField
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.record.models import Task
 from parley.db import sql
 from parley.work import Work, WorkQuerySet

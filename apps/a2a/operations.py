@@ -34,19 +34,21 @@ from apps.a2a.requests import (
     check_webhooks,
 )
 from apps.a2a.tasks import Updates, list_contexts, list_tasks
-from apps.a2a.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
-from apps.accounts import audit, bodies
-from apps.accounts.authentication import OpenStream
+from apps.a2a.versions.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
+from apps.accounts import audit
 from apps.accounts.principals import READ, WRITE, Principal
+from apps.accounts.requests import bodies
+from apps.accounts.requests.authentication import OpenStream
 from apps.agents.models import Agent
 from apps.conversations.sessions import commands, deletion
-from apps.engine import approvals, cancel
+from apps.engine import cancel
 from apps.engine.send import send, wait_for
+from apps.engine.turns import approvals
 from apps.limits import current as limits
-from apps.record import task_json
 from apps.record.errors import InvalidParams, Refusal, TaskNotCancelable, UnsupportedOperation, check_allowed
 from apps.record.ledger import Ledger
 from apps.record.models import TaskState
+from apps.record.reading import task_json
 from parley import db
 
 Execute = Callable[[http.AuthenticatedRequest, str, Any], Awaitable[http.Answer]]

@@ -21,12 +21,13 @@ from apps.a2a.requests import ListContextsRequest, ListTasksRequest
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
-from apps.record import feed, lookup, task_json, wire
+from apps.record import wire
 from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
-from apps.record.lookup import cold_task_counts
 from apps.record.models import Artifact, Context, Event, Task, TaskQuerySet, TaskState
+from apps.record.reading import feed, lookup, task_json
+from apps.record.reading.lookup import cold_task_counts
 from apps.record.sql import TASK
 from apps.record.wire import SharedJSON, binding
 from parley import db

@@ -18,22 +18,24 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 
-from apps.a2a import http, tasks, v0_3
+from apps.a2a import http, tasks
 from apps.a2a.errors import JSON
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.requests import CreateWebhookRequest, ListWebhooksRequest, OneWebhookRequest, Webhook
-from apps.a2a.v0_3 import JSON_RPC
+from apps.a2a.versions import v0_3
+from apps.a2a.versions.v0_3 import JSON_RPC
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, Resource, sending_again
-from apps.accounts.webhook_signatures import standard_headers
+from apps.accounts.secrets.webhook_signatures import standard_headers
 from apps.agents.models import Agent
 from apps.engine import accept
 from apps.notifications.models import WebhookSigning
-from apps.record import lookup, wire
+from apps.record import wire
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Task
+from apps.record.reading import lookup
 from parley import db, outbound
 from parley.db import sql
 from parley.db.sql import write_transaction

@@ -1,4 +1,4 @@
-from apps.accounts.encryption import keyring
+from apps.accounts.secrets.encryption import keyring
 from parley.registry import ParleyApp
 
 

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
-from apps.accounts import audit, quotas
+from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.errors import Kind, Refusal
-from apps.accounts.key_format import texts_of_keys
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import KEYS, SCOPES, Principal
+from apps.accounts.requests import quotas
 from apps.accounts.resources import Act, NotNeeded, Resource
+from apps.accounts.secrets.key_format import texts_of_keys
 from parley.db.sql import write_transaction
 
 MOST_KEYS = 100  # usable ones of one person

@@ -21,9 +21,9 @@ from django.utils.functional import cached_property
 
 from apps.accounts import audit_models  # noqa: F401  # Django looks for models in this module
 from apps.accounts.errors import NotFound
-from apps.accounts.key_format import MARK, new_secret
 from apps.accounts.permissions import Role
 from apps.accounts.principals import SCOPES, Principal
+from apps.accounts.secrets.key_format import MARK, new_secret
 from apps.accounts.visibility import VisibleQuerySet
 
 

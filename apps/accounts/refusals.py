@@ -21,8 +21,8 @@ from django.http import HttpRequest
 from apps.accounts import audit
 from apps.accounts.audit import Actor, Subject
 from apps.accounts.audit_models import ActorKind, AuditAction
-from apps.accounts.key_format import MARK
 from apps.accounts.principals import address_key
+from apps.accounts.secrets.key_format import MARK
 from parley import db
 
 WINDOW = 60.0  # seconds

@@ -18,7 +18,7 @@ from django.utils.module_loading import module_has_submodule
 
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import WRITE, Principal, check_allowed
-from apps.accounts.quotas import count_act, count_key_change
+from apps.accounts.requests.quotas import count_act, count_key_change
 from apps.accounts.visibility import VisibleQuerySet
 from parley.registry import ParleyApp
 

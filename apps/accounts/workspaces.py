@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from apps.accounts import audit, quotas, revocation
+from apps.accounts import audit, revocation
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.errors import Kind, NotFound, Refusal
 from apps.accounts.keys import end_key
@@ -19,6 +19,7 @@ from apps.accounts.models import ApiKey, Invitation, Membership, User, Workspace
 from apps.accounts.people import invitations
 from apps.accounts.permissions import PERMISSIONS, Permission, Role, missing_permission
 from apps.accounts.principals import Principal
+from apps.accounts.requests import quotas
 from parley.db.sql import write_transaction
 
 MOST_WORKSPACES = 50  # of one person

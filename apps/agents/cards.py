@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from apps.accounts.oauth import AGENT_SCOPE
+from apps.accounts.clients.oauth import AGENT_SCOPE
 from apps.accounts.principals import TASK_SCOPES
 from apps.agents.models import Agent
 from apps.installation.models import Activity

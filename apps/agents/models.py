@@ -14,11 +14,11 @@ from django.db import models
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.errors import NotFound
 from apps.accounts.models import User, Workspace
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 from apps.installation import current

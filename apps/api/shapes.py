@@ -25,9 +25,9 @@ from apps.record.content import rendering
 from apps.record.content.parts import declared_media_type, pieces_joined, size_of, words_of
 from apps.record.events import PART_HOLDERS, EventType
 from apps.record.lineage import Versions, number_versions
-from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
 from apps.record.projection import Author
+from apps.record.reading.lookup import author_names, edit_histories
 
 JSON = dict[str, Any]
 Slugs = Mapping[int | None, str]

@@ -19,11 +19,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.accounts.resources import Act, NotNeeded, Resource, deleting, pausing, resuming
+from apps.accounts.secrets import webhook_signatures
 from apps.agents.models import Agent
 from apps.automation import targets
 from apps.automation.models import IncomingEvent, IncomingWebhook

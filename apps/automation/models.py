@@ -12,10 +12,10 @@ from django.core.validators import MaxLengthValidator, MaxValueValidator, MinVal
 from django.db import models
 from django.utils import timezone
 
-from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import Workspace
+from apps.accounts.secrets.encryption import EncryptedTextField
+from apps.accounts.secrets.webhook_signatures import CHOICES
 from apps.accounts.visibility import OwnedQuerySet
-from apps.accounts.webhook_signatures import CHOICES
 from apps.agents.models import Agent
 from apps.record.content.parts import MAX_TEXT
 from apps.record.models import Context, Task

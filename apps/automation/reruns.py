@@ -19,7 +19,7 @@ from apps.automation.models import Rerun
 from apps.conversations.queue.messages import QUEUES, enqueue, hold_reason
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions.commands import create_session
-from apps.record import lineage, lookup
+from apps.record import lineage
 from apps.record.content import blobs
 from apps.record.content.composing import check_taken, compose
 from apps.record.content.parts import is_file, words_of
@@ -27,6 +27,7 @@ from apps.record.errors import ContextNotFound, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import INTERRUPTED_STATES, Context, Message, Task
+from apps.record.reading import lookup
 from parley.db.sql import write_transaction
 
 MOST_MESSAGES = 100

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.accounts.resources import Act, NotNeeded, Resource, deleting, pausing, resuming
 from apps.automation import cron, targets
 from apps.automation.models import Schedule, ScheduledRun

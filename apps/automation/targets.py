@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from apps.accounts import quotas
 from apps.accounts.models import User
 from apps.accounts.principals import WRITE, Principal
+from apps.accounts.requests import quotas
 from apps.agents.models import Agent
 from apps.engine.accept import Receipt
 from apps.engine.send import accept_and_publish
-from apps.plans import registry, runs
+from apps.plans import registry
+from apps.plans.running import runs
 from apps.record.content import strict_json
 from apps.record.content.composing import compose, parts_of
 from apps.record.errors import InvalidFields, UnsupportedOperation, check_allowed

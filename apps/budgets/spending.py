@@ -22,8 +22,8 @@ from agentkit.errors import AgentFailure
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.budgets.models import Budget, Measure, Spending, first_of_month
-from apps.engine.assignment import current_assignment, spends_for
 from apps.engine.queue import Lane
+from apps.engine.turns.assignment import current_assignment, spends_for
 from apps.limits import current as limits
 from apps.limits.current import Exceeded
 from apps.limits.models import Whose

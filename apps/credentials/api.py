@@ -11,16 +11,16 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import quotas
 from apps.accounts.models import User
 from apps.accounts.principals import CREDENTIALS
+from apps.accounts.requests import quotas
 from apps.agents.models import Agent
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Struct
 from apps.api.framework.views import Endpoint
 from apps.credentials import requests
 from apps.credentials.requests import LinkClosed
-from apps.engine.questions import asking_task
+from apps.engine.turns.questions import asking_task
 from apps.record.errors import InvalidFields, TaskNotFound
 from apps.record.models import Task
 from apps.remote.authentication import credentials

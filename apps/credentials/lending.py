@@ -13,7 +13,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.credentials import oauth
 from apps.credentials.models import Credential
 from apps.credentials.oauth import OAuthProblem
-from apps.engine.assignment import Assignment
+from apps.engine.turns.assignment import Assignment
 from apps.record import runs
 from apps.record.execution import Run
 from apps.record.runs import LeaseLost

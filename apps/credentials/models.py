@@ -17,9 +17,9 @@ from django.utils import timezone
 from agentkit import outcomes
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record.models import Task

@@ -9,8 +9,8 @@ from django.http import HttpRequest
 
 from apps.a2a import http
 from apps.a2a.authentication import authenticate, check_access, find_agent
-from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
+from apps.accounts.requests.authentication import OpenStream
 from apps.agents.models import Agent, AgentNotFound
 from apps.record.errors import Unauthenticated, check_allowed
 from parley import db

@@ -18,13 +18,13 @@ from agentkit.clients import CLIENT, RESULTS, Wish, calls_in
 from agentkit.llm import MODEL_WISHES
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import handlers
 from apps.engine.repeats import was_sent
-from apps.record import lookup
+from apps.engine.turns import handlers
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import JSON
 from apps.record.models import Task, TaskState
+from apps.record.reading import lookup
 
 TOOL_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 MAX_TOOLS = 128

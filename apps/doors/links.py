@@ -19,8 +19,8 @@ from apps.conversations.public_links.downloads import (
 )
 from apps.doors.turns import File
 from apps.record.events import JSON
-from apps.record.lookup import restore_by_id
 from apps.record.models import Artifact
+from apps.record.reading.lookup import restore_by_id
 from parley import db
 
 SALT = "apps.doors.links"

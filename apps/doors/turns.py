@@ -15,7 +15,7 @@ from mimetypes import guess_extension
 from typing import Any
 
 from agentkit.clients import calls_in
-from agentkit.emissions import CUT_OFF, FINISH_REASON
+from agentkit.content.emissions import CUT_OFF, FINISH_REASON
 from agentkit.outcomes import NO_ANSWER
 from apps.a2a.tasks import is_private_again
 from apps.accounts.principals import Principal
@@ -23,12 +23,13 @@ from apps.agents.models import Agent
 from apps.engine import cancel
 from apps.engine.finish import default_text
 from apps.engine.repeats import Sent
-from apps.record import feed, lineage
+from apps.record import lineage
 from apps.record.content import blobs
 from apps.record.content.parts import is_file, media_type_of
 from apps.record.errors import Refusal
 from apps.record.events import JSON, EventType
 from apps.record.models import Artifact, Context, Event, TaskState
+from apps.record.reading import feed
 from parley import db
 
 SHOWN_TYPES = ("text/plain", "text/markdown")

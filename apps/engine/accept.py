@@ -18,15 +18,16 @@ from agentkit import text_part
 from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import activity, cancel, payments, questions
-from apps.engine.output import agent_message
+from apps.engine import activity, cancel
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
 from apps.engine.repeats import find_accepted
+from apps.engine.turns import payments, questions
+from apps.engine.turns.output import agent_message
 from apps.installation import current
 from apps.installation.models import Activity
 from apps.limits import current as limits
 from apps.limits.current import LimitExceeded
-from apps.record import ledger, lookup, notifications, runs
+from apps.record import ledger, runs
 from apps.record.content import blobs
 from apps.record.content.composing import check_visible
 from apps.record.content.rendering import title_of
@@ -49,6 +50,7 @@ from apps.record.events import JSON, EventType, Opening
 from apps.record.execution import Accepted, Dependency, Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
+from apps.record.reading import lookup, notifications
 from parley.db.sql import corrected_time
 from parley.telemetry import tracing
 

@@ -10,12 +10,13 @@ from django.db import transaction
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents.models import Agent
-from apps.record import ledger, lookup, notifications, runs
+from apps.record import ledger, runs
 from apps.record.errors import TaskNotCancelable, TaskNotFound
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Task, TaskState
+from apps.record.reading import lookup, notifications
 from parley.telemetry import metrics
 
 Check = Callable[[Ledger, uuid.UUID], None]

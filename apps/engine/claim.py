@@ -17,18 +17,19 @@ from django.db.models import F
 from agentkit import Message as Said
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import activity, delegation, finish, handlers, questions
-from apps.engine.assignment import (
+from apps.engine import activity, finish
+from apps.engine.queue import publish
+from apps.engine.sql import RUN
+from apps.engine.turns import delegation, handlers, questions
+from apps.engine.turns.assignment import (
     Assignment,
     earlier_messages,
     handler_message,
     referenced_tasks,
     skill_for,
 )
-from apps.engine.queue import publish
-from apps.engine.sql import RUN
 from apps.installation.models import Activity
-from apps.record import ledger, notifications, runs
+from apps.record import ledger, runs
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import UnsupportedOperation
@@ -36,6 +37,7 @@ from apps.record.events import JSON, EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Message, TaskState
+from apps.record.reading import notifications
 from apps.record.runs import Lease, LeaseLost
 from parley.db.sql import NOW, Now, note_time
 from parley.telemetry import metrics
@@ -58,7 +60,7 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None, *, al
     here, its agent is paused, or `may_take` refuses.
 
     A turn without attempts left fails. After a commit whose reply was lost, a repeated claim finds the run claimed.
-    `alone`: the process executes nothing else. Raises RunsAlone if it must (see `engine.isolation`).
+    `alone`: the process executes nothing else. Raises RunsAlone if it must (see `engine.turns.isolation`).
     """
     try:
         claimed = ledger.unless_stale(partial(_claim, run_id, worker, may_take, alone))

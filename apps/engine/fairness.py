@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 
 from django.db import connection
 
-from apps.engine.assignment import Assignment
 from apps.engine.claim import claim
 from apps.engine.queue import Lane
 from apps.engine.sql import QUEUE, RESERVE
+from apps.engine.turns.assignment import Assignment
 from apps.limits import current as limits
 from apps.limits.current import Holder
 from apps.limits.models import Kind, Whose

@@ -28,11 +28,11 @@ from agentkit import (
 )
 from agentkit.outcomes import NO_ANSWER
 from apps.agents.models import Agent
-from apps.engine import payments
 from apps.engine.accept import record_copy
-from apps.engine.output import MemoryChanges, agent_message, store_large
-from apps.engine.questions import asks_approval, overtaken, slot_of
 from apps.engine.sql import LATER_MESSAGE
+from apps.engine.turns import payments
+from apps.engine.turns.output import MemoryChanges, agent_message, store_large
+from apps.engine.turns.questions import asks_approval, overtaken, slot_of
 from apps.record import ledger
 from apps.record.content.parts import pieces_joined
 from apps.record.events import DELIVERED, JSON, EventType

@@ -18,8 +18,9 @@ from celery.worker import state
 from django.conf import settings
 from django.db.models import Q
 
-from apps.engine import activity, delegation
+from apps.engine import activity
 from apps.engine.queue import PUBLISH_WAITING, publish
+from apps.engine.turns import delegation
 from apps.engine.worker import close_current_worker
 from apps.record.execution import Run
 from parley.db import sql

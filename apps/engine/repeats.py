@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import payments
-from apps.record import lookup, wire
+from apps.engine.turns import payments
+from apps.record import wire
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import KeyUsed, TaskNotFound
 from apps.record.events import JSON
 from apps.record.execution import Accepted
 from apps.record.models import Context, Message
+from apps.record.reading import lookup
 
 
 @dataclass(frozen=True, slots=True)

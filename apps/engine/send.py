@@ -42,14 +42,15 @@ from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, activity, assignment, dependencies, handlers, output, payments
+from apps.engine import accept, activity, dependencies
 from apps.engine.accept import Options, Receipt
-from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
-from apps.engine.questions import asking_task
 from apps.engine.queue import publish
 from apps.engine.repeats import Sent, find_accepted
+from apps.engine.turns import assignment, handlers, output, payments
+from apps.engine.turns.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
+from apps.engine.turns.questions import asking_task
 from apps.installation.models import Activity
-from apps.record import feed, ledger, lineage, lookup, projection, wire
+from apps.record import ledger, lineage, projection, wire
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.content.strict_json import digest_of
@@ -57,6 +58,7 @@ from apps.record.errors import KeyUsed, NoAnswer, TaskNotFound, UnsupportedOpera
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
 from apps.record.models import Context, Message, Task, TaskState
+from apps.record.reading import feed, lookup
 from apps.record.sql import TASK
 from parley import db
 from parley.db import sql

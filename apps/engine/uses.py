@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from apps.accounts import quotas
+from apps.accounts.requests import quotas
 from apps.engine.queue import runs_of
 from apps.limits.current import NOTICE_SHARE, Holder, snapshot
 from apps.limits.models import Kind, Limit

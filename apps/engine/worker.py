@@ -29,20 +29,21 @@ from kombu import Consumer
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 from structlog.contextvars import bind_contextvars
 
-from apps.engine import handlers
-from apps.engine.assignment import Assignment, current_assignment
 from apps.engine.claim import RunsAlone, claim, is_repeatable
 from apps.engine.fairness import Turns, has_limit
 from apps.engine.finish import WORKER_LOST, fail_lost_turn
-from apps.engine.handlers import Blocked, LoopWatchdog, TurnOutput, turn_output
-from apps.engine.isolation import ChildProcesses
 from apps.engine.queue import publish, run_queue
-from apps.engine.turn import execute_turn
+from apps.engine.turns import handlers
+from apps.engine.turns.assignment import Assignment, current_assignment
+from apps.engine.turns.handlers import Blocked, LoopWatchdog, TurnOutput, turn_output
+from apps.engine.turns.isolation import ChildProcesses
+from apps.engine.turns.turn import execute_turn
 from apps.limits import current as limits
 from apps.limits.models import Kind
-from apps.record import ledger, notifications
+from apps.record import ledger
 from apps.record.execution import Run
 from apps.record.models import TaskState
+from apps.record.reading import notifications
 from apps.record.runs import Lease, LeaseLost
 from parley import db
 from parley.db import sql

@@ -16,7 +16,7 @@ from django.db.models import Count
 from django.utils import timezone
 
 from apps.agents.models import Agent, AgentStats
-from apps.engine.handlers import Impairment
+from apps.engine.turns.handlers import Impairment
 from apps.record.execution import Run
 from apps.record.models import Message
 from parley.db import sql

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from apps.accounts.encryption import CannotDecrypt
+from apps.accounts.secrets.encryption import CannotDecrypt
 from apps.installation.models import CONNECTION_SLUG, Activity, ModelConnection, NetworkAllowance, Operation
 from parley import db
 from parley.outbound import Allowed

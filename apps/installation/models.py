@@ -10,8 +10,8 @@ from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.utils import timezone
 
-from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.installation.model_providers import Provider
 from parley import outbound
 from parley.outbound import targets

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from apps.accounts.encryption import Keyring, NoMasterKey
+from apps.accounts.secrets.encryption import Keyring, NoMasterKey
 
 MIN_SECRET_LENGTH = 40
 MIN_SECRET_CHARACTERS = 10  # different ones

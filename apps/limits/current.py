@@ -17,10 +17,10 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import DatabaseError
 
-from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import Principal
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests import quotas
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.agents.models import Agent
 from apps.limits.models import Kind, Limit, Whose
 from parley import db

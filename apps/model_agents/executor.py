@@ -14,9 +14,9 @@ from apps.agents import definitions
 from apps.agents.definitions import Definition
 from apps.agents.models import Agent
 from apps.agents.registration import error_text
-from apps.engine.assignment import Assignment, ReleaseSlot
-from apps.engine.delegation import principal_of
-from apps.engine.handlers import Impairment
+from apps.engine.turns.assignment import Assignment, ReleaseSlot
+from apps.engine.turns.delegation import principal_of
+from apps.engine.turns.handlers import Impairment
 from apps.model_agents import language_models
 from apps.record.models import Task
 from parley import db

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agentkit.llm import NoModel, Surroundings, use_models, use_surroundings
 from agentkit.llm.models import check_endpoint, import_in_thread
-from apps.engine.handlers import ConnectionlessThreads
+from apps.engine.turns.handlers import ConnectionlessThreads
 from apps.installation import current
 from apps.installation.current import Endpoint, Snapshot
 from apps.record.content import json_schema

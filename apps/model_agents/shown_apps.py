@@ -22,22 +22,22 @@ from agentkit.llm.models import import_in_thread
 from agentkit.tools import NEEDS, Policy, ToolKind
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.principals import Principal
+from apps.accounts.secrets.encryption import CannotDecrypt
 from apps.agents.definitions import Definition, tool_server_headers
 from apps.agents.models import Agent
 from apps.agents.tool_policies import policies_of, policy_for
-from apps.engine import questions
 from apps.engine.accept import check_obstacles
-from apps.engine.output import clean
+from apps.engine.turns import questions
+from apps.engine.turns.output import clean
 from apps.model_agents.language_models import shows_apps
 from apps.record import ledger, lineage
 from apps.record.content import blobs, json_schema
 from apps.record.content.blobs import Part
 from apps.record.errors import InvalidParams, Refusal, StorageFull, UnsupportedOperation
 from apps.record.events import JSON, EventType
-from apps.record.lookup import check_may_use, check_may_write
 from apps.record.models import Context
+from apps.record.reading.lookup import check_may_use, check_may_write
 from parley import db
 
 CALL_SECONDS = 45.0  # browsers wait for a minute

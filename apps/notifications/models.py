@@ -12,11 +12,11 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
-from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.secrets.encryption import EncryptedTextField
+from apps.accounts.secrets.webhook_signatures import GRACE, new_secret
 from apps.accounts.visibility import VisibleQuerySet
-from apps.accounts.webhook_signatures import GRACE, new_secret
 from apps.notifications.channel_types import channel_types
 from apps.record.models import TaskState
 

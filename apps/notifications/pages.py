@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods
 from apps.accounts.models import User
 from apps.accounts.pages.account import saved
 from apps.accounts.people import mail
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.accounts.resources import Act
 from apps.agents.models import Agent
 from apps.notifications import choices, push, wording

@@ -20,7 +20,7 @@ from django.db.models import F, QuerySet
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, Resource, sending_again
-from apps.accounts.webhook_signatures import standard_headers
+from apps.accounts.secrets.webhook_signatures import standard_headers
 from apps.notifications import choices, push, wording
 from apps.notifications.channel_types import channel_types
 from apps.notifications.models import Channel, Kind, Notification

@@ -25,7 +25,7 @@ from unfold.views import ChangeList
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.encryption import EncryptedTextField
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.operators.actions import ActingAdmin
 from apps.operators.models import SavedFilter
 from parley import db

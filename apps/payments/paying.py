@@ -3,7 +3,7 @@
 The row of the reservation is also the work to be done. A crash leaves it due, and the sweep publishes it again:
 
 - before the signature is stored, nothing was paid, and the wallet signs the same for the same key;
-- afterwards the same signature is sent again, which counts once (see `engine.payments`, and `messageId`);
+- afterwards the same signature is sent again, which counts once (see `engine.turns.payments`, and `messageId`);
 - what was settled is sent until the task takes it or no longer asks for it.
 
 An amount is given back only where it is certain that nothing was paid.
@@ -24,9 +24,9 @@ from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
 from apps.accounts.principals import Principal
-from apps.engine import payments
-from apps.engine.questions import asking_task
 from apps.engine.send import send
+from apps.engine.turns import payments
+from apps.engine.turns.questions import asking_task
 from apps.payments import wallets
 from apps.payments.models import UNREADABLE, BudgetPayment, PaymentBudget, amount_of
 from apps.payments.wallets import NotSigned

@@ -20,7 +20,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from apps.engine.payments import VERSION
+from apps.engine.turns.payments import VERSION
 from apps.payments.models import PaymentBudget
 from apps.record.events import JSON
 from parley import outbound

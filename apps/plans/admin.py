@@ -31,11 +31,12 @@ from apps.agents.registration import house_workspace
 from apps.operators import columns
 from apps.operators.actions import ActingAdmin
 from apps.operators.dashboard.filters import OF_PLAN_RUNS
-from apps.plans import progress, registry, runs
+from apps.plans import progress, registry
 from apps.plans.definitions import as_yaml
 from apps.plans.forms import PlanForm
 from apps.plans.models import Plan, PlanRun, Step
 from apps.plans.progress import Progress, run_pictures
+from apps.plans.running import runs
 from apps.record.errors import Refusal
 from apps.record.models import Task
 from parley.faces import cells

@@ -33,7 +33,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from apps.agents.definitions import Line, Name, SkillDefinition, StrictModel, Text, clean_text
 from apps.agents.models import Agent
-from apps.engine.output import clean
+from apps.engine.turns.output import clean
 from apps.record.content import json_schema
 from apps.record.events import JSON
 

@@ -20,8 +20,8 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from apps.plans import engine
 from apps.plans.models import GivenAnswer, PlanRun, Step, StepQuerySet
+from apps.plans.running import engine
 from apps.plans.sql import RUNNING_PLAN, STEPS_OF_TASK
 from apps.record.events import EventType
 from apps.record.execution import Accepted

@@ -24,14 +24,14 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.accounts.quotas import count_act
+from apps.accounts.requests.quotas import count_act
 from apps.accounts.resources import NotNeeded
 from apps.agents.models import Agent
 from apps.agents.pages.agents import ACCESS_CHOICES
 from apps.conversations.pages import inbox
-from apps.conversations.pages.sending import json_action, message_from_form, message_id, refuse_too_large
+from apps.conversations.pages.session.sending import json_action, message_from_form, message_id, refuse_too_large
 from apps.engine.send import send
-from apps.plans import graphs, planner, progress, registry, runs
+from apps.plans import graphs, planner, progress, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml
 from apps.plans.drafting import PLANNER
 from apps.plans.forms import PlanForm
@@ -41,6 +41,7 @@ from apps.plans.person import waiting_in_run
 from apps.plans.pictures import Graph
 from apps.plans.progress import Progress, definition_graph, message_words, run_pictures
 from apps.plans.registry import PlanChanged, may_change
+from apps.plans.running import runs
 from apps.record.content import strict_json
 from apps.record.content.parts import safe_file_name
 from apps.record.content.schema_forms import Field, content_of_sample, fields_of, outline_of

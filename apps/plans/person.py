@@ -15,21 +15,22 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, SyncTaskContext
-from agentkit.messages import Message as Said
-from agentkit.messages import Part
+from agentkit.content.messages import Message as Said
+from agentkit.content.messages import Part
 from agentkit.slots import SAMPLES, answer_of, asks_value
 from apps.accounts.principals import Principal
-from apps.engine import delegation, finish
+from apps.engine import finish
+from apps.engine.turns import delegation
 from apps.plans.definitions import Check, StepDefinition
 from apps.plans.models import GivenAnswer, PlanRun, Step
-from apps.plans.run_state import RunState, artifact_result, check_problem
-from apps.record import lookup
+from apps.plans.running.run_state import RunState, artifact_result, check_problem
 from apps.record.content import json_schema, strict_json
 from apps.record.content.composing import compose
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON, EventType
 from apps.record.models import INTERRUPTED_STATES, Context, Event, Message, Task, TaskQuerySet, TaskState
 from apps.record.models import Artifact as Delivered
+from apps.record.reading import lookup
 
 PERSON = "person"  # the slug of the agent
 REQUEST = "parleyRequest"  # the key of the data part that says what is wanted

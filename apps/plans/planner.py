@@ -11,14 +11,14 @@ from agentkit import Artifact, Completed, InputRequired, Rejected, Skill, SkillH
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine.delegation import principal_of
+from apps.engine.turns.delegation import principal_of
 from apps.plans.definitions import as_yaml
 from apps.plans.drafting import LONGEST_GOAL, PLANNER, Draft, NoAgentFits, draft_plan
 from apps.record.content.parts import pieces_joined
 from apps.record.errors import TaskNotFound
-from apps.record.lookup import find_task
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Task
+from apps.record.reading.lookup import find_task
 from parley import db
 
 HANDLER = "apps.plans.planner:Planner"

@@ -22,7 +22,7 @@ from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import PERSON
 from apps.plans.pictures import Gantt, Graph, Spell, StepBox, draw_gantt, draw_graph
-from apps.plans.run_state import LIVE, message_text
+from apps.plans.running.run_state import LIVE, message_text
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
 from apps.record.models import Event, Task, TaskState

@@ -21,12 +21,12 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 
-from apps.accounts.authentication import BadCredentials, NotSigned
-from apps.accounts.bodies import BodyTooLarge
-from apps.accounts.challenges import challenge
-from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.errors import Kind, Refusal
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.authentication import BadCredentials, NotSigned
+from apps.accounts.requests.bodies import BodyTooLarge
+from apps.accounts.requests.challenges import challenge
+from apps.accounts.requests.quotas import QuotaExceeded
+from apps.accounts.secrets.encryption import CannotDecrypt
 from apps.agents.models import AgentNotFound
 from apps.limits.current import Exceeded
 from apps.record import errors

@@ -10,7 +10,7 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
-from apps.accounts.encryption import EncryptedTextField
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.agents.models import Agent
 
 MAX_LANE = 100  # characters
@@ -138,7 +138,7 @@ class Suspension(models.Model):
 
 
 class Effect(models.Model):
-    """An outside effect of a task, which happens at most once (see `engine.effects`). Not part of replay."""
+    """An outside effect of a task, which happens at most once (see `engine.turns.effects`). Not part of replay."""
 
     task = models.ForeignKey("record.Task", on_delete=models.CASCADE, db_index=False, related_name="effects")
     name = models.CharField(max_length=100)
@@ -156,7 +156,7 @@ class Effect(models.Model):
 
 
 class Payment(models.Model):
-    """What a client paid for a task, by x402 (see `engine.payments`). Not part of replay: the log has the receipt.
+    """What a client paid for a task (see `engine.turns.payments`). Not part of replay: the log has the receipt.
 
     `sealed` is what its payer signed, encrypted, until it is handed to the agent that it is for.
     """

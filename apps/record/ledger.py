@@ -21,12 +21,13 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, models, transaction
 from django.db.models import Q
 
-from apps.record import chain, notifications
+from apps.record import chain
 from apps.record.content import blobs
 from apps.record.events import EventType, Opening
 from apps.record.execution import Accepted, Run
 from apps.record.models import SETTLED_STATES, Artifact, Context, Event, IllegalTransition, Message, Task
 from apps.record.projection import NO_PART_OF_REPLAY, Rows, fold
+from apps.record.reading import notifications
 from apps.record.runs import Lease, LeaseLost
 from apps.record.sql import ARTIFACTS_IN_STATE, CHUNKS, CONTEXT, TASK_OF_CONTEXT
 from parley.db import sql

@@ -27,7 +27,7 @@ from apps.record import execution  # noqa: F401  # Django looks for models in th
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import ContextNotFound, TaskNotFound
 from apps.record.events import DATED, PART_HOLDERS, EventType
-from apps.record.visibility import is_seen, seen_by, shared_workspace
+from apps.record.reading.visibility import is_seen, seen_by, shared_workspace
 
 
 class TaskState(models.TextChoices):

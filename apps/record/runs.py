@@ -16,7 +16,7 @@ from typing import Any
 from django.utils import timezone
 
 from agentkit import Completed, Outcome, Usage
-from agentkit.emissions import CUT_OFF, FINISH_REASON
+from agentkit.content.emissions import CUT_OFF, FINISH_REASON
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.sql import UNFINISHED_RUN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apps.agents.models import Agent
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Message, Task
-from apps.record.visibility import OWN_SQL, SHARED_SQL
+from apps.record.reading.visibility import OWN_SQL, SHARED_SQL
 from parley.db.sql import Query
 
 

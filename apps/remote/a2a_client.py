@@ -37,11 +37,11 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from apps.agents.models import Agent
-from apps.remote import cards
+from apps.remote.agent_cards import cards
+from apps.remote.agent_cards.card_shapes import HTTP_JSON, JSONRPC
+from apps.remote.agent_cards.cards import Interface, choose_interface
 from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
-from apps.remote.card_shapes import HTTP_JSON, JSONRPC
-from apps.remote.cards import Interface, choose_interface
 from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteError, Unsendable
 from apps.remote.exact_numbers import NONE, Indistinct, known_integers, large_integers, whole_numbers
 from apps.remote.federation.known import remember_version, special_remote

@@ -21,7 +21,7 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource, through
 from apps.agents.models import Agent, AgentStats
-from apps.engine.handlers import Impairment
+from apps.engine.turns.handlers import Impairment
 from apps.health import monitoring
 from apps.remote import circuit_breaker
 from apps.remote.authentication import credentials

@@ -13,9 +13,9 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent, AgentVersion
 from apps.record.models import UNFINISHED_STATES, Task

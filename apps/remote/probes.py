@@ -20,8 +20,9 @@ from django.conf import settings
 
 from apps.agents.models import Agent
 from apps.record.models import TaskState
-from apps.remote import a2a_client, card_shapes, circuit_breaker
+from apps.remote import a2a_client, circuit_breaker
 from apps.remote.a2a_client import Peer
+from apps.remote.agent_cards import card_shapes
 from apps.remote.errors import CircuitOpen, CutOff, Misbehaved, Refused, RemoteError, Unauthorized
 from apps.remote.execution.task_follower import event_task
 from apps.remote.execution.translation import is_settled, state_of

@@ -24,12 +24,14 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace, person_of
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
-from apps.agents import signing, versions
+from apps.agents import versions
+from apps.agents.identities import signing
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import error_text, house_workspace
-from apps.remote import card_verification, cards, health_checks, wrong_address
-from apps.remote.card_verification import CardSignature
-from apps.remote.cards import FetchedCard
+from apps.remote import health_checks
+from apps.remote.agent_cards import card_verification, cards, wrong_address
+from apps.remote.agent_cards.card_verification import CardSignature
+from apps.remote.agent_cards.cards import FetchedCard
 from apps.remote.errors import BadCard, RemoteError
 from apps.remote.models import RemoteAgent, SignatureStatus, next_refresh
 from parley import outbound

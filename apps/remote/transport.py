@@ -21,9 +21,9 @@ from a2a.utils.errors import A2A_ERROR_REASONS, JSON_RPC_ERROR_CODE_MAP
 from django.conf import settings
 from django.utils.http import parse_http_date_safe
 
-from apps.engine.output import clean
+from apps.engine.turns.output import clean
 from apps.record.content import strict_json
-from apps.remote.cards import Interface
+from apps.remote.agent_cards.cards import Interface
 from apps.remote.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
 from parley import outbound
 from parley.outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unsendable, Untrusted

@@ -18,7 +18,7 @@ from agentkit.llm import MODEL_WISHES, AgentTool, Asked, LlmWorker, NoModel, Use
 from apps.agents.definitions import registered_tools
 from apps.agents.models import Agent
 from apps.agents.search import find_agents
-from apps.engine.delegation import principal_of
+from apps.engine.turns.delegation import principal_of
 from apps.record.models import Task
 from apps.routing.choosing import pass_on
 from apps.routing.suggestions import NO_MODEL, SUGGESTIONS, suggested_messages

@@ -15,7 +15,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.negotiation import Assessment, WorkRequest
 from apps.agents.search import words_of
-from apps.engine.delegation import principal_of
+from apps.engine.turns.delegation import principal_of
 from apps.record import lineage
 from apps.record.models import Message, Task, TaskState
 from apps.routing.ranking import rank_agents

@@ -23,7 +23,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, Refusal

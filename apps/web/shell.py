@@ -28,9 +28,9 @@ from apps.agents.models import DRAFT_PREFIX, Agent
 from apps.conversations.forks.branches import with_chosen_leaf
 from apps.conversations.sessions import families, marks
 from apps.plans.person import waiting_for
-from apps.record import sync
-from apps.record.lookup import find_session
 from apps.record.models import Context, ContextQuerySet
+from apps.record.reading import sync
+from apps.record.reading.lookup import find_session
 from parley.faces import clock
 from parley.registry import sidebar_links
 

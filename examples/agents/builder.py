@@ -29,7 +29,7 @@ from agentkit import (
     data_part,
     skill,
 )
-from agentkit.messages import guessed_media_type
+from agentkit.content.messages import guessed_media_type
 from examples import texts
 from examples.steps import Step, noted
 from examples.texts import counted, cut, sentences, terms, words

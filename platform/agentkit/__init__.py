@@ -4,9 +4,7 @@ It needs no database and no framework: `drive` runs an agent anywhere, `testing.
 """
 
 from agentkit.clients import CallClient, Client, ClientCall, ClientTool
-from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext
-from agentkit.effects import EffectUnknown, NotDone
-from agentkit.emissions import (
+from agentkit.content.emissions import (
     ArtifactStream,
     Chunk,
     Emission,
@@ -21,9 +19,21 @@ from agentkit.emissions import (
     Usage,
     WholeAnswer,
 )
+from agentkit.content.messages import (
+    Artifact,
+    File,
+    Message,
+    Part,
+    ReceivedArtifact,
+    data_part,
+    raw_part,
+    text_part,
+    url_part,
+)
+from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext
+from agentkit.effects import EffectUnknown, NotDone
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, UnreadableContent
 from agentkit.handlers import SkillHandler, agent, as_handler, load_handler
-from agentkit.messages import Artifact, File, Message, Part, ReceivedArtifact, data_part, raw_part, text_part, url_part
 from agentkit.outcomes import (
     AuthRequired,
     Completed,

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 from uuid import uuid4
 
-from agentkit.messages import Message, data_part, text_part
+from agentkit.content.messages import Message, data_part, text_part
 from agentkit.outcomes import InputRequired
 
 type Wish = Literal["tools", "output", "settings"]

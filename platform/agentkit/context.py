@@ -11,8 +11,7 @@ from typing import Any, Concatenate, Protocol, Self, Unpack, cast
 from uuid import uuid4
 
 from agentkit.clients import CLIENT
-from agentkit.effects import Effects, perform, perform_in_thread
-from agentkit.emissions import (
+from agentkit.content.emissions import (
     ArtifactStream,
     Emission,
     Progress,
@@ -24,8 +23,9 @@ from agentkit.emissions import (
     ToolResult,
     Usage,
 )
+from agentkit.content.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
+from agentkit.effects import Effects, perform, perform_in_thread
 from agentkit.errors import AgentFailure, HostSignal, Stopped
-from agentkit.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
 from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, lend_none
 from agentkit.tools import Approvals, DeclaredApprovals
 from agentkit.turns import ReferencedTask, Turn

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from agentkit import selecting, skills
 from agentkit.clients import Wish
+from agentkit.content.messages import Message
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.errors import HandlerError, did_you_mean, near_miss
-from agentkit.messages import Message
 from agentkit.selecting import Choice, Chooser, Decision, ResponseType, Selector, Start, by_words
 from agentkit.skills import Skill, first_paragraph, unique_skills
 from agentkit.slots import slot_annotation

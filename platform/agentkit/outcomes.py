@@ -11,8 +11,8 @@ from typing import Any, Literal, TypedDict, cast, get_args
 from urllib.parse import urlsplit
 
 from agentkit import directives, slots
+from agentkit.content.messages import Artifact, Part
 from agentkit.errors import InvalidAnswer
-from agentkit.messages import Artifact, Part
 from agentkit.slots import Slot
 
 AuthType = Literal["api_key", "bearer", "basic"]

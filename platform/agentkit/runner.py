@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit import slots
+from agentkit.content.emissions import CUT_OFF, FINISH_REASON, Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
+from agentkit.content.messages import Artifact, Message, Part, text_part
 from agentkit.context import Call, CallsWait, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in, mistake_in
-from agentkit.emissions import CUT_OFF, FINISH_REASON, Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
 from agentkit.errors import AgentFailure, Escaped, HandlerError, HostSignal, InvalidAnswer, Stopped
 from agentkit.handlers import SkillHandler, takes_slot
-from agentkit.messages import Artifact, Message, Part, text_part
 from agentkit.outcomes import (
     CLARIFY,
     NO_ANSWER,

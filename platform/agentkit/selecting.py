@@ -18,8 +18,8 @@ from enum import Enum
 from importlib import import_module
 from typing import Any, Literal, Protocol
 
+from agentkit.content.messages import Message
 from agentkit.errors import HandlerError, did_you_mean
-from agentkit.messages import Message
 from agentkit.skills import Skill
 
 

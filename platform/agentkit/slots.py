@@ -22,7 +22,7 @@ from agentkit.errors import HandlerError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from agentkit.messages import Message
+    from agentkit.content.messages import Message
 
 
 UNTYPED = (str, object, Any)

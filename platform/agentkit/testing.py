@@ -12,13 +12,8 @@ from typing import Any
 from uuid import uuid4
 
 from agentkit.clients import CallClient, Client
-from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks
-from agentkit.effects import RememberedEffects as RememberedEffects
-from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
-from agentkit.errors import AgentFailure
-from agentkit.handlers import as_handler
-from agentkit.llm import approvals
-from agentkit.messages import (
+from agentkit.content.emissions import Chunk, Emission, Progress, SkillChosen, Token
+from agentkit.content.messages import (
     Artifact,
     Message,
     Part,
@@ -28,6 +23,11 @@ from agentkit.messages import (
     raw_part,
     text_part,
 )
+from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks
+from agentkit.effects import RememberedEffects as RememberedEffects
+from agentkit.errors import AgentFailure
+from agentkit.handlers import as_handler
+from agentkit.llm import approvals
 from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, Outcome, PaymentRequired
 from agentkit.runner import drive, select_response_type
 from agentkit.selecting import ExistingTask, ResponseType

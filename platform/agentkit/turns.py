@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from agentkit import slots
 from agentkit.clients import NO_CLIENT, Client
-from agentkit.messages import File, Loader, Message, Part, ReceivedArtifact, text_part
+from agentkit.content.messages import File, Loader, Message, Part, ReceivedArtifact, text_part
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -17,7 +17,7 @@ handle_page = get_asgi_application()
 # These imports need Django's apps.
 from apps.accounts.refusals import refusals  # noqa: E402
 from apps.conversations.api.consumers import websocket_urlpatterns  # noqa: E402
-from apps.conversations.pages import consumers  # noqa: E402
+from apps.conversations.pages.session import consumers  # noqa: E402
 from apps.installation.safety import refuse_unsafe_settings  # noqa: E402
 from apps.operators.consumers import live_panel_route  # noqa: E402
 from parley import db  # noqa: E402

@@ -176,7 +176,7 @@ CACHES = {  # for counts of sign-ins: in the database, so that all processes see
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CHANNEL_LAYER_URL = channel_layer_url()  # of apps.record.notifications and apps.accounts.quotas; Channels needs none
+CHANNEL_LAYER_URL = channel_layer_url()  # of notifications and quotas; Channels needs none
 INLINE_PART_BYTES = 256 * 1024  # larger parts go to file storage
 UNUSED_FILE_SECONDS = 3600.0  # before an unused file is deleted: somebody may be about to use it
 COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage; workspaces may differ
@@ -349,8 +349,8 @@ MAX_SUMMARY_LENGTH = 10_000  # characters, in negotiation
 # The client API: https://www.django-rest-framework.org/api-guide/settings/
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "apps.accounts.authentication.ApiKeyAuthentication",
-        "apps.accounts.authentication.CookieAuthentication",
+        "apps.accounts.requests.authentication.ApiKeyAuthentication",
+        "apps.accounts.requests.authentication.CookieAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.framework.policies.InScope"],
     "DEFAULT_PARSER_CLASSES": ["apps.api.framework.policies.StrictJSON"],
@@ -387,9 +387,9 @@ SPECTACULAR_SETTINGS = {
         "ScheduleKind": "apps.automation.models.Schedule.Kind",
         **({} if "transfers" in LEFT_OUT else {"ExportState": "apps.optional.transfers.models.Export.State"}),
         "ScheduledRunState": "apps.automation.models.ScheduledRun.State",
-        "IncomingWebhookScheme": "apps.accounts.webhook_signatures.CHOICES",
-        "WebhookSignatureAlgorithm": "apps.accounts.webhook_signatures.ALGORITHMS",
-        "WebhookSignatureEncoding": "apps.accounts.webhook_signatures.ENCODINGS",
+        "IncomingWebhookScheme": "apps.accounts.secrets.webhook_signatures.CHOICES",
+        "WebhookSignatureAlgorithm": "apps.accounts.secrets.webhook_signatures.ALGORITHMS",
+        "WebhookSignatureEncoding": "apps.accounts.secrets.webhook_signatures.ENCODINGS",
         "IncomingEventState": "apps.automation.models.IncomingEvent.State",
     },
 }
@@ -409,14 +409,14 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 PASSWORD_RESET_TIMEOUT = 3 * 24 * 3600  # seconds, of a link to sign in; others: apps.accounts.people.links
-PASSWORD_HASHERS = [*global_settings.PASSWORD_HASHERS, "apps.accounts.oauth.RandomSecretHasher"]  # programs' secrets
+PASSWORD_HASHERS = [*global_settings.PASSWORD_HASHERS, "apps.accounts.clients.oauth.RandomSecretHasher"]
 AUTHENTICATION_BACKENDS = ["apps.accounts.people.backend.Backend"]
 LOGIN_URL = "web:sign-in"
 LOGIN_REDIRECT_URL = "web:home"
 LOGOUT_REDIRECT_URL = "web:sign-in"
 # OAuth 2.1 and OpenID Connect for programs: https://docs.allauth.org/en/latest/idp/openid-connect
 OAUTH_ENABLED = env.bool("OAUTH_ENABLED", default=True)
-IDP_OIDC_ADAPTER = "apps.accounts.oauth.Adapter"
+IDP_OIDC_ADAPTER = "apps.accounts.clients.oauth.Adapter"
 IDP_OIDC_REFRESH_TOKEN_EXPIRES_IN = 30 * 24 * 3600  # seconds, from its last use
 OIDC_PRIVATE_KEY = env.str("OIDC_PRIVATE_KEY", default="", multiline=True)  # RSA, in PEM; empty: made in DATA_DIR
 OAUTH_OPEN_REGISTRATION = env.bool("OAUTH_OPEN_REGISTRATION", default=True)  # programs may register themselves

@@ -4,9 +4,9 @@ import datetime
 
 import pytest
 
-from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ, WRITE
+from apps.accounts.requests import quotas
 from apps.agents.models import Agent
 from apps.record.models import Task
 from parley import db

@@ -19,10 +19,11 @@ from google.protobuf.json_format import ParseDict
 
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ, WRITE
-from apps.agents import card_signatures, cards, identity, signing
+from apps.agents import cards
+from apps.agents.identities import card_signatures, identity, signing
+from apps.agents.identities.signing import clear_signers, rotate_key, signer_of
 from apps.agents.models import Agent
-from apps.agents.signing import clear_signers, rotate_key, signer_of
-from apps.remote.cards import read_card
+from apps.remote.agent_cards.cards import read_card
 from parley import db
 from tests.a2a.calling import Caller, message, strictly_parsed
 from tests.a2a.resting import Resource

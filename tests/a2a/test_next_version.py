@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apps.a2a.v1_1 import generation_of
+from apps.a2a.versions.v1_1 import generation_of
 from parley import db
 from tests.a2a.calling import Caller, details_of, message, text_of
 from tests.a2a.resting import Resource

@@ -9,8 +9,8 @@ from a2a.types import a2a_pb2 as a2a
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.a2a import v0_3
-from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC
+from apps.a2a.versions import v0_3
+from apps.a2a.versions.v0_3 import HTTP_JSON, JSON_RPC
 from apps.record.models import TaskState
 from tests.a2a.calling import strictly_parsed
 from tests.a2a.old_calling import strictly_read

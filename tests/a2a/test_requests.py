@@ -40,7 +40,7 @@ async def test_errors_store_and_reveal_nothing(ada_at, countdown, monkeypatch, c
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr("apps.record.lookup.read_agent_task", fails)
+    monkeypatch.setattr("apps.record.reading.lookup.read_agent_task", fails)
     answer = await calls.post(rpc())
     assert (answer.status, answer.code, "secret" in json.dumps(answer.body)) == (200, -32603, False)
     assert "secret of the house" in caplog.text

@@ -5,8 +5,8 @@ from contextlib import aclosing
 
 import pytest
 
-from apps.record import feed
 from apps.record.models import Task
+from apps.record.reading import feed
 from parley import db
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of

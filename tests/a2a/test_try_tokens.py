@@ -9,8 +9,9 @@ import pytest
 from django.test import AsyncClient
 from django.utils import timezone
 
-from apps.accounts import authentication, encryption
 from apps.accounts.models import ApiKey, User
+from apps.accounts.requests import authentication
+from apps.accounts.secrets import encryption
 from apps.agents.models import Agent
 from apps.record.models import Task
 from parley import db
@@ -62,7 +63,7 @@ async def test_token_expires_when_it_says(browser, echo, monkeypatch):
     assert datetime.timedelta(minutes=9) < left <= authentication.TOKEN_LIFETIME
     assert "no-store" in given.headers["Cache-Control"]
     later = timezone.now() + authentication.TOKEN_LIFETIME
-    monkeypatch.setattr("apps.accounts.authentication.timezone.now", lambda: later)
+    monkeypatch.setattr("apps.accounts.requests.authentication.timezone.now", lambda: later)
     await refused(given.json()["token"])
 
 

@@ -13,8 +13,8 @@ from apps.a2a.webhooks import MASK
 from apps.accounts.models import User
 from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.record import lookup
 from apps.record.models import Context
+from apps.record.reading import lookup
 from parley import db, outbound
 from parley.outbound import Guard
 from tests.a2a.calling import message

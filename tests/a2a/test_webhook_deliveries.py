@@ -17,7 +17,7 @@ from apps.a2a import webhooks
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.requests import OneWebhookRequest, Webhook
 from apps.a2a.webhooks import DELIVERIES_TO_SEND, CallResult, claim, create_with_task, record_result, retry_delay
-from apps.accounts.webhook_signatures import new_secret
+from apps.accounts.secrets.webhook_signatures import new_secret
 from apps.conversations.sessions import deletion
 from apps.engine import accept
 from apps.notifications import choices

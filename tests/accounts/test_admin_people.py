@@ -9,8 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.authentication import api_key_principal
 from apps.accounts.models import ApiKey, User
+from apps.accounts.requests.authentication import api_key_principal
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
 

@@ -7,9 +7,9 @@ import zipfile
 
 import pytest
 
-from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ, WRITE
+from apps.accounts.requests import quotas
 from apps.notifications.models import Channel
 from apps.optional.transfers import exports
 from parley import db

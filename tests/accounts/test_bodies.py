@@ -9,8 +9,8 @@ from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
 
-from apps.accounts import bodies
 from apps.accounts.models import ApiKey
+from apps.accounts.requests import bodies
 from apps.agents.models import Agent
 from parley import db
 from parley.asgi import application

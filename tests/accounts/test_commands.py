@@ -7,8 +7,8 @@ from django.contrib.auth import authenticate
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from apps.accounts.authentication import NotSigned, api_key_principal
 from apps.accounts.models import ApiKey, User
+from apps.accounts.requests.authentication import NotSigned, api_key_principal
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

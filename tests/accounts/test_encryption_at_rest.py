@@ -10,7 +10,8 @@ from django.db import connection, models
 from django.test.utils import isolate_apps
 from model_bakery import baker, generators
 
-from apps.accounts.encryption import (
+from apps.accounts.models import User
+from apps.accounts.secrets.encryption import (
     BATCH_ROWS,
     CannotDecrypt,
     EncryptedTextField,
@@ -19,7 +20,6 @@ from apps.accounts.encryption import (
     encrypted_fields,
     keyring,
 )
-from apps.accounts.models import User
 from apps.agents.models import Agent
 
 with isolate_apps("apps.accounts"):  # hidden from commands that look at all models

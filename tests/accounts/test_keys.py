@@ -12,13 +12,13 @@ from django.utils import timezone
 
 from apps.accounts import keys
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.authentication import BadCredentials, api_key_principal
-from apps.accounts.key_format import PATTERN, texts_of_keys
 from apps.accounts.keys import REVOKE, KeyRefused, make_key, revoke_leaked_keys, rotate_key
 from apps.accounts.models import ApiKey, User, Workspace
 from apps.accounts.principals import ANONYMOUS, KEYS, READ, WRITE, MissingScope, Principal
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.authentication import BadCredentials, api_key_principal
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.accounts.resources import NotNeeded
+from apps.accounts.secrets.key_format import PATTERN, texts_of_keys
 from parley import db
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use

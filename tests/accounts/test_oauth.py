@@ -19,12 +19,12 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from apps.a2a.authentication import authenticate
-from apps.accounts import quotas
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.authentication import BadCredentials, OpenStream, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.people import links
 from apps.accounts.principals import KEYS, READ, WRITE
+from apps.accounts.requests import quotas
+from apps.accounts.requests.authentication import BadCredentials, OpenStream, api_key_principal
 from apps.agents.models import AgentNotFound
 from parley import outbound
 from parley.outbound import Answer, Forbidden, OutboundError

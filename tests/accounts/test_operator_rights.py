@@ -13,7 +13,7 @@ from django.test import Client
 
 from agentkit.llm import approvals
 from apps.accounts.models import ApiKey, User
-from apps.engine.questions import slot_of
+from apps.engine.turns.questions import slot_of
 from apps.record.models import Task
 from tests.accounts.test_oauth import by_itself, program
 from tests.accounts.test_second_factors import SECURITY, options_in

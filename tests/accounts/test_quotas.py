@@ -8,9 +8,9 @@ import uuid
 import pytest
 import redis
 
-from apps.accounts import quotas
 from apps.accounts.principals import ANONYMOUS, Principal
-from apps.accounts.quotas import QuotaExceeded, RequestCounter, StreamCounter
+from apps.accounts.requests import quotas
+from apps.accounts.requests.quotas import QuotaExceeded, RequestCounter, StreamCounter
 
 ADA = Principal(user_id=1, workspace_id=1, name="Ada")
 
@@ -75,7 +75,7 @@ import sys
 sys.path[:] = sys.argv[4:]
 from django.conf import settings
 settings.configure(CHANNEL_LAYER_URL=sys.argv[1], INSTALLATION=sys.argv[2])
-from apps.accounts import quotas
+from apps.accounts.requests import quotas
 quotas.time = lambda: 6010.0
 counter, limit = quotas.RequestCounter(), int(sys.argv[3])
 sys.stdin.readline()

@@ -19,12 +19,18 @@ from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519, HMAC_
 from joserfc.jwk import ECKey, OKPKey
 from rest_framework.request import Request
 
-from apps.accounts import request_signatures
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.authentication import ApiKeyAuthentication, BadCredentials, NotSigned, OpenStream, api_key_principal
 from apps.accounts.keys import KeyRefused, make_key, rotate_key
 from apps.accounts.models import UsedNonce
 from apps.accounts.principals import KEYS, READ, WRITE
+from apps.accounts.requests.authentication import (
+    ApiKeyAuthentication,
+    BadCredentials,
+    NotSigned,
+    OpenStream,
+    api_key_principal,
+)
+from apps.accounts.secrets import request_signatures
 from apps.conversations.uploads.models import Upload
 from tests.clients.calling import Caller
 

@@ -9,8 +9,8 @@ from allauth.socialaccount.models import SocialAccount
 from django.conf import settings as configured
 from django.test import Client
 
-from apps.accounts import oauth
 from apps.accounts.audit_models import AuditAction, AuditEntry
+from apps.accounts.clients import oauth
 from apps.accounts.models import User
 from apps.accounts.people import links
 from parley import outbound

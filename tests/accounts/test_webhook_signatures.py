@@ -9,8 +9,17 @@ import pytest
 from django.test import RequestFactory
 from standardwebhooks import Webhook
 
-from apps.accounts import webhook_signatures
-from apps.accounts.webhook_signatures import BEARER, GITLAB, HMAC, SCHEMES, STANDARD, STRIPE, is_signed, scheme_of
+from apps.accounts.secrets import webhook_signatures
+from apps.accounts.secrets.webhook_signatures import (
+    BEARER,
+    GITLAB,
+    HMAC,
+    SCHEMES,
+    STANDARD,
+    STRIPE,
+    is_signed,
+    scheme_of,
+)
 
 BODY = b'{"id": "evt_1"}'
 NOW = 1_800_000_000.0

@@ -6,11 +6,11 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts import workspaces
 from apps.accounts.audit_models import AuditEntry
-from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.errors import NotFound
 from apps.accounts.models import ApiKey, User, Workspace
 from apps.accounts.permissions import PERMISSIONS, Permission, Role
 from apps.accounts.principals import ANONYMOUS
+from apps.accounts.requests.authentication import BadCredentials, api_key_principal
 from apps.accounts.workspaces import NotPermitted, WorkspaceRefused
 from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.workspaces import delete_workspace

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agentkit import Message, ReceivedArtifact, Thread, UnreadableContent, data_part, raw_part, testing, text_part
-from agentkit.messages import url_part
+from agentkit.content.messages import url_part
 
 STORE = {"a": b"\x00binary", "b": "größer".encode(), "c": json.dumps({"rows": [1, 2]}).encode()}
 

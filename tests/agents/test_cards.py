@@ -5,10 +5,11 @@ import rfc8785
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
-from apps.agents import card_signatures, cards, signing
+from apps.agents import cards
+from apps.agents.identities import card_signatures, signing
+from apps.agents.identities.signing import rotate_key
 from apps.agents.models import Agent, SigningKey
 from apps.agents.registration import register_hosted
-from apps.agents.signing import rotate_key
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

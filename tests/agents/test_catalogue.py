@@ -16,7 +16,7 @@ from apps.agents.definitions import Definition, tool_server_headers
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.agents.tool_policies import policies_of
-from apps.engine.handlers import Impairment
+from apps.engine.turns.handlers import Impairment
 from apps.installation.models import NetworkAllowance, SharedToolServer
 from apps.remote.health_checks import health_problem
 from apps.remote.models import RemoteAgent, RemoteCredential

@@ -8,8 +8,8 @@ from django.utils import timezone
 from joserfc import jws
 from joserfc.jwk import OctKey, RSAKey
 
-from apps.agents import signing
-from apps.agents.signing import BadSignature, Signer
+from apps.agents.identities import signing
+from apps.agents.identities.signing import BadSignature, Signer
 
 PAYLOAD = b'{"a":1}'
 

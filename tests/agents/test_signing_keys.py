@@ -8,9 +8,9 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, connections, transaction
 from django.urls import reverse
 
-from apps.agents import identity, signing
+from apps.agents.identities import identity, signing
+from apps.agents.identities.signing import revoke_key, rotate_key, signer_of
 from apps.agents.models import SigningKey
-from apps.agents.signing import revoke_key, rotate_key, signer_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from apps.agents.models import Agent
-from apps.plans.runs import begin_run
+from apps.plans.running.runs import begin_run
 from apps.record.models import Context, Task
 from parley import db
 from tests.clients.calling import Caller

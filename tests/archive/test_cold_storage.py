@@ -20,13 +20,14 @@ from apps.conversations.sessions.models import LegalHold
 from apps.engine import accept
 from apps.optional.archive import archiving, file_format
 from apps.optional.archive.archiving import CannotArchive, move_to_cold_storage
-from apps.record import feed, ledger, lookup, projection, wire
+from apps.record import ledger, projection, wire
 from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
-from apps.record.lookup import DamagedArchive, restore_run, restored
 from apps.record.models import Blob, ColdKey, Context, Event, Task
+from apps.record.reading import feed, lookup
+from apps.record.reading.lookup import DamagedArchive, restore_run, restored
 from apps.remote.models import OpenWork
 from tests.archive.archiving import LONG_AGO, cold_files, everything, had_a_long_talk, put_away, replace, rows_left
 from tests.working import begin, end

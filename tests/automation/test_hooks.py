@@ -8,8 +8,8 @@ import uuid
 import pytest
 from django.test import AsyncClient
 
-from apps.accounts import webhook_signatures
 from apps.accounts.models import User
+from apps.accounts.secrets import webhook_signatures
 from apps.automation import incoming
 from apps.automation.api import hooks
 from apps.automation.models import IncomingEvent, IncomingWebhook

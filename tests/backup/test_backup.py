@@ -14,8 +14,8 @@ from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from apps.accounts.authentication import api_key_principal
 from apps.accounts.models import User
+from apps.accounts.requests.authentication import api_key_principal
 from apps.conversations.search.queries import search
 from apps.conversations.sessions import deletion
 from apps.conversations.uploads.models import Upload
@@ -25,8 +25,8 @@ from apps.optional.backup import operations as backup
 from apps.optional.backup.files import HeldFiles
 from apps.optional.backup.operations import Choices
 from apps.record import projection
-from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event
+from apps.record.reading.lookup import restored
 from tests.backup import installations
 from tests.backup.installations import SECRET, fill, lose_everything, make_files_old, rows, send, stored_files
 from tests.emptying import remove

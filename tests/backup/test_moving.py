@@ -23,8 +23,8 @@ from django.db.utils import ConnectionHandler
 from apps.optional.backup import operations as backup
 from apps.optional.backup.database import NotEmpty
 from apps.optional.backup.operations import Choices
-from apps.record.lookup import restored
 from apps.record.models import Context, Event
+from apps.record.reading.lookup import restored
 from tests import patterns, stack
 from tests.backup.installations import fill, rows
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext
-from agentkit.messages import raw_part
+from agentkit.content.messages import raw_part
 
 AWAY = "http://elsewhere.invalid"  # requests to it are detected
 RUN = "alert(document.domain)"

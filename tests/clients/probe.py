@@ -5,7 +5,7 @@ from django.urls import include, path, re_path
 from rest_framework import serializers
 from rest_framework.response import Response
 
-from apps.accounts import quotas
+from apps.accounts.requests import quotas
 from apps.api.framework.serializers import AnyValue, Body, Line, Query
 from apps.api.framework.views import Endpoint, UnknownAddress
 from apps.api.urls import in_both_forms

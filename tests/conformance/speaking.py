@@ -13,7 +13,7 @@ from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf import json_format
 
-from apps.a2a.v0_3 import METHODS
+from apps.a2a.versions.v0_3 import METHODS
 from tests.a2a.calling import JSON, Caller, strictly_parsed
 from tests.a2a.old_calling import OldCaller, OldResource
 from tests.a2a.resting import Resource

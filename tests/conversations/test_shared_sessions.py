@@ -20,13 +20,14 @@ from apps.conversations.queue import messages as queue
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions import commands, deletion
 from apps.engine import accept, cancel
-from apps.record import lineage, lookup, task_json
+from apps.record import lineage
 from apps.record.content.composing import compose
 from apps.record.errors import ContextNotFound, TaskNotFound, UnsupportedOperation
 from apps.record.execution import Run
-from apps.record.lookup import NotYourSession, NotYourTask, ReadOnlySession
 from apps.record.models import Context, Message, Task
 from apps.record.projection import differences
+from apps.record.reading import lookup, task_json
+from apps.record.reading.lookup import NotYourSession, NotYourTask, ReadOnlySession
 from tests.members import member, signed_in
 from tests.working import begin, end, log_of
 

@@ -29,9 +29,9 @@ from apps.credentials.requests import (
     request_status,
 )
 from apps.engine import accept, cancel
-from apps.engine.handlers import MAX_LINE_LENGTH, TurnOutput
-from apps.engine.output import REDACTED, Redaction
 from apps.engine.send import send
+from apps.engine.turns.handlers import MAX_LINE_LENGTH, TurnOutput
+from apps.engine.turns.output import REDACTED, Redaction
 from apps.record.errors import CredentialRequired
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Message, Task

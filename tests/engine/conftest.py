@@ -9,7 +9,8 @@ import pytest
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.credentials import requests
-from apps.engine import accept, activity, claim, handlers, jobs, send, turn, worker
+from apps.engine import accept, activity, claim, jobs, send, worker
+from apps.engine.turns import handlers, turn
 from parley import db as database
 from tests.engine import calling_agents
 from tests.engine.calling_agents import EXECUTED, GATES

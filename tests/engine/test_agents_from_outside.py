@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.agents.models import Agent
-from apps.engine import handlers
+from apps.engine.turns import handlers
 from parley import db
 from tests.engine.delegating import take_turn, words
 

@@ -12,7 +12,8 @@ from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent, ToolPolicy
 from apps.agents.registration import register_hosted
 from apps.conversations.sessions.commands import share_session
-from apps.engine import accept, approvals, jobs
+from apps.engine import accept, jobs
+from apps.engine.turns import approvals
 from apps.record.errors import AlreadyAnswered, AlreadyApproved, ApproverUnknown, InvalidParams, TaskNotFound
 from apps.record.execution import Run
 from apps.record.models import Context, Event

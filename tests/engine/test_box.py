@@ -9,7 +9,8 @@ import pytest
 
 from agentkit import Artifact, SkillHandler
 from agentkit import agent as described
-from apps.engine import accept, handlers, worker
+from apps.engine import accept, worker
+from apps.engine.turns import handlers
 from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Artifact as ArtifactRow

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agentkit import Completed
 from apps.engine import accept
-from apps.record import task_json
+from apps.record.reading import task_json
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database has statements of its own")]

@@ -12,10 +12,10 @@ from apps.conversations.sessions import deletion
 from apps.engine import cancel, jobs
 from apps.engine.accept import resume
 from apps.engine.worker import current_worker
-from apps.record import lookup
 from apps.record.errors import TaskNotFound
 from apps.record.execution import Run, Suspension
 from apps.record.models import Artifact, Context, Task, TaskState
+from apps.record.reading import lookup
 from parley import db
 from tests.engine.calling_agents import EXECUTED, GATES
 from tests.engine.delegating import SOON, done, ended, sent, task_of, the_record_holds, until, words

@@ -9,9 +9,9 @@ from agentkit import EffectUnknown, Failed, NotDone, SkillHandler, TaskContext, 
 from agentkit.effects import Claim, RememberedEffects
 from apps.agents.registration import register_hosted
 from apps.engine import accept
-from apps.engine.effects import TaskEffects
-from apps.engine.recorder import Recorder
-from apps.engine.turn import execute_turn
+from apps.engine.turns.effects import TaskEffects
+from apps.engine.turns.recorder import Recorder
+from apps.engine.turns.turn import execute_turn
 from apps.record.execution import Effect
 from apps.record.models import Event, Task
 from apps.record.runs import LeaseLost

@@ -10,8 +10,9 @@ from django.core.exceptions import ValidationError
 from agentkit import InputRequired, SkillHandler
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace, register_hosted
-from apps.engine import delegation, send, turn
-from apps.engine.recorder import Recorder
+from apps.engine import send
+from apps.engine.turns import delegation, turn
+from apps.engine.turns.recorder import Recorder
 from apps.engine.worker import release_runs
 from apps.record import projection
 from apps.record.execution import Run

@@ -12,11 +12,11 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import accept, cancel
 from apps.engine.claim import RunsAlone, claim
-from apps.engine.isolation import PAUSE_AFTER, note_end
 from apps.engine.jobs import sweep
-from apps.engine.recorder import EventBatch, event_of
 from apps.engine.send import AgentAnswer, Claim, NoAnswer, _claim_message, _record_answer_or_release
 from apps.engine.send import send as send_message
+from apps.engine.turns.isolation import PAUSE_AFTER, note_end
+from apps.engine.turns.recorder import EventBatch, event_of
 from apps.engine.worker import check_leases, release_runs
 from apps.installation.models import Activity
 from apps.record import projection

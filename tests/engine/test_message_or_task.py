@@ -19,8 +19,8 @@ from agentkit.selecting import says
 from apps.accounts.principals import ANONYMOUS
 from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.engine.output import memory_changes
 from apps.engine.send import send
+from apps.engine.turns.output import memory_changes
 from apps.record import wire
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task

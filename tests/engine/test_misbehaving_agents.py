@@ -7,8 +7,8 @@ import pytest
 from agentkit import Artifact, InputRequired
 from agentkit import agent as described
 from apps.engine import accept
-from apps.engine.output import clean_parts
 from apps.engine.send import send
+from apps.engine.turns.output import clean_parts
 from apps.record import wire
 from apps.record.execution import Run
 from apps.record.models import Artifact as ArtifactRow

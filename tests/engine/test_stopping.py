@@ -5,11 +5,12 @@ import threading
 
 import pytest
 
-from apps.engine import accept, cancel, handlers, send, turn
+from apps.engine import accept, cancel, send
 from apps.engine import finish as engine_finish
 from apps.engine.finish import finish as record_finish
 from apps.engine.jobs import sweep
 from apps.engine.send import wait_until_settled
+from apps.engine.turns import handlers, turn
 from apps.engine.worker import WorkerProcess
 from apps.record import projection
 from apps.record.errors import NoAnswer

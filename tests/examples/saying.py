@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from agentkit import load_handler, testing
-from agentkit.messages import data_part
+from agentkit.content.messages import data_part
 from examples import showcase
 
 NOTE = "Offline: no language model is connected, so a simple script wrote this."

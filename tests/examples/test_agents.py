@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from agentkit import AuthRequired, InputRequired, ResponseType, answer, as_handler, testing
-from agentkit.messages import text_part
+from agentkit.content.messages import text_part
 from agentkit.runner import select_response_type
 from examples.agents.builder import Assignment, Builder, Plan
 from examples.agents.countdown import Countdown

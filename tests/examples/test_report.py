@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from agentkit import Completed, testing
-from agentkit.messages import text_part, url_part
+from agentkit.content.messages import text_part, url_part
 from examples import pages
 from examples.report.agent import full_page, short_page
 from examples.report.analysis import analyse

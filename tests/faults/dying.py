@@ -33,9 +33,9 @@ from apps.automation import schedules
 from apps.automation.models import Schedule
 from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record.content import blobs
-from apps.record.lookup import restored
 from apps.record.models import Context, Task
 from apps.record.projection import differences
+from apps.record.reading.lookup import restored
 from parley.db import sql
 from tests.archive.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
 

@@ -13,11 +13,11 @@ from django.utils import timezone
 
 from apps.a2a import authentication
 from apps.accounts.audit_models import AuditEntry
-from apps.accounts.authentication import BadCredentials, OpenStream
 from apps.accounts.models import User
-from apps.agents import identity, signing
+from apps.accounts.requests.authentication import BadCredentials, OpenStream
+from apps.agents.identities import identity, signing
+from apps.agents.identities.signing import Signer
 from apps.agents.models import Agent, AgentNotFound
-from apps.agents.signing import Signer
 from apps.engine import accept
 from apps.optional.federation import pairing, sync
 from apps.optional.federation.pairing import Code, PairingRefused, proof_of

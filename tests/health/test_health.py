@@ -12,7 +12,8 @@ from agentkit import Completed, Failed, HandlerError, Rejected, SkillHandler, Us
 from apps.agents.cards import HEALTH_REASONS
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
-from apps.engine import accept, cancel, handlers, jobs, send
+from apps.engine import accept, cancel, jobs, send
+from apps.engine.turns import handlers
 from apps.health import monitoring
 from apps.health.monitoring import examine_agents, measure_agents, observe
 from apps.record.execution import Run

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from apps.a2a.operations import EXTENSION_METHODS
 from apps.a2a.requests import ClearContextRequest, FeedbackRequest, ListContextsRequest
-from apps.a2a.v0_3 import METHODS
+from apps.a2a.versions.v0_3 import METHODS
 from apps.optional.mcp import protocol, tools
 from apps.optional.openai import requests as openai
 from apps.record.events import JSON

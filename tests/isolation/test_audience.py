@@ -13,9 +13,9 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from apps.accounts import oauth
-from apps.accounts.authentication import issue_access_token
+from apps.accounts.clients import oauth
 from apps.accounts.principals import READ, WRITE
+from apps.accounts.requests.authentication import issue_access_token
 from tests.isolation.addresses import Address, addresses, ids_of
 from tests.isolation.asking import API, Caller, ask_server, methods_at
 from tests.isolation.gaps import places

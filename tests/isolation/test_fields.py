@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from apps.a2a.operations import OPERATIONS
-from apps.accounts.authentication import WORKSPACE_HEADER
+from apps.accounts.requests.authentication import WORKSPACE_HEADER
 from tests.isolation import features
 from tests.isolation.addresses import Address, ids_of, made_up
 from tests.isolation.asking import Answer, Caller, strangers

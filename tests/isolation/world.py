@@ -45,8 +45,8 @@ from apps.credentials.models import AuthType, Credential
 from apps.doors.links import link_to
 from apps.doors.turns import File
 from apps.engine import accept
-from apps.engine.assignment import Assignment
-from apps.engine.questions import slot_of
+from apps.engine.turns.assignment import Assignment
+from apps.engine.turns.questions import slot_of
 from apps.model_agents import pictures
 from apps.notifications import wording
 from apps.notifications.models import Channel, Notification, WebhookSigning
@@ -56,7 +56,7 @@ from apps.optional.transfers.models import Export
 from apps.payments.models import BudgetPayment, PaymentBudget
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
-from apps.plans.runs import begin_run
+from apps.plans.running.runs import begin_run
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.events import EventType

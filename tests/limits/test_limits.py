@@ -7,14 +7,14 @@ from django.core import mail
 from django.urls import reverse
 
 from agentkit import Artifact, Completed
-from apps.accounts import quotas
 from apps.accounts.models import ApiKey
+from apps.accounts.requests import quotas
 from apps.agents.registration import register_hosted
 from apps.budgets import spending
 from apps.budgets.models import Budget, Spending, first_of_month
 from apps.conversations.uploads import resumable
 from apps.engine import accept, send
-from apps.engine.output import TooLarge
+from apps.engine.turns.output import TooLarge
 from apps.engine.uses import uses_of, watch
 from apps.limits import current
 from apps.limits.admin import holder_of

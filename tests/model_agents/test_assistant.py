@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.messages import raw_part
+from agentkit.content.messages import raw_part
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.record.models import Context, Message, Task

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from django.core import mail
 
-from agentkit.emissions import Usage
+from agentkit.content.emissions import Usage
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted

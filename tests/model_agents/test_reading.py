@@ -9,9 +9,9 @@ from fpdf import FPDF
 from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 
 from agentkit import Thread, data_part, testing, text_part, url_part
+from agentkit.content.messages import File, raw_part
 from agentkit.llm import LlmWorker, from_model_messages, reading, to_model_messages
 from agentkit.llm.reading import DOCX, PDF, PPTX, XLSX, NoText, Sight, file_text, sight_of
-from agentkit.messages import File, raw_part
 from tests.model_agents.endpoint import Endpoint, refuses, says
 
 WORDS = "Größe – 7 m²"

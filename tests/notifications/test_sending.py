@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey
 from standardwebhooks.webhooks import Webhook
 
 from apps.accounts.models import Membership
-from apps.accounts.webhook_signatures import new_secret
+from apps.accounts.secrets.webhook_signatures import new_secret
 from apps.engine import accept
 from apps.notifications import choices, push, sending, wording
 from apps.notifications.models import Channel, Notification, PushKey

@@ -24,9 +24,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from apps.accounts.encryption import Keyring
+from apps.accounts.secrets.encryption import Keyring
 from apps.engine import accept
-from apps.engine.isolation import note_end
+from apps.engine.turns.isolation import note_end
 from apps.housekeeping import processes
 from apps.housekeeping.models import ServerProcess
 from apps.installation.models import ModelConnection

@@ -23,13 +23,13 @@ from apps.accounts.models import ApiKey
 from apps.agents.registration import register_hosted
 from apps.engine import accept, activity, cancel, jobs
 from apps.engine.claim import claim as claim_run
-from apps.engine.recorder import Recorder
+from apps.engine.turns.recorder import Recorder
 from apps.installation.models import Activity
 from apps.operators import jobs as operators_jobs
 from apps.operators import metrics as operators_metrics
-from apps.record import feed
 from apps.record.execution import Run
 from apps.record.models import Task
+from apps.record.reading import feed
 from apps.remote import circuit_breaker
 from apps.remote.errors import Unreachable
 from parley import db

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from apps.agents import cards
-from apps.conversations.pages.entries import entries_of
+from apps.conversations.pages.session.entries import entries_of
 from apps.engine import accept
-from apps.engine.payments import NotPaid, price_in
 from apps.engine.send import send
+from apps.engine.turns.payments import NotPaid, price_in
 from apps.record import errors
 from apps.record.execution import Payment
 from apps.record.models import Context, Event, Message, Task

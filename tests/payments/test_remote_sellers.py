@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apps.engine import payments
+from apps.engine.turns import payments
 from apps.payments import paying
 from apps.payments.models import BudgetPayment, PaymentBudget
 from apps.record.errors import PaymentUsed

@@ -10,8 +10,8 @@ from typing import Any
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish
-from apps.plans import engine, runs
 from apps.plans.models import PlanRun, Step
+from apps.plans.running import engine, runs
 from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Task

@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept
 from apps.plans.models import PlanRun, Step
-from apps.plans.runs import begin_run
+from apps.plans.running.runs import begin_run
 from apps.record.models import Message, Task
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ import datetime
 import pytest
 
 from apps.conversations.sessions import commands
-from apps.engine import delegation
 from apps.engine.send import accept_and_publish, send
+from apps.engine.turns import delegation
 from apps.plans import jobs
 from apps.plans.models import GivenAnswer, PlanRun, Step
 from apps.plans.person import steps_asking_by, waiting_for, waiting_in_run

@@ -13,7 +13,7 @@ import pytest
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.plans.runs import begin_run
+from apps.plans.running.runs import begin_run
 from apps.record.models import Context, Task
 from parley import db
 from tests.clients.calling import JSON, Caller

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from apps.plans import definitions
 from apps.plans.definitions import MOST_BYTES, Fallback, PlanDefinition, as_yaml, plan_schema
-from apps.plans.runs import complete_inputs, schema_of_missing
+from apps.plans.running.runs import complete_inputs, schema_of_missing
 from tests.plans.plans import plan, told
 
 FULL = """

@@ -13,10 +13,10 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.plans import runs
 from apps.plans.models import PlanRun, Step
-from apps.plans.runs import begin_run
-from apps.plans.transitions import LOCKED_RUN, decide
+from apps.plans.running import runs
+from apps.plans.running.runs import begin_run
+from apps.plans.running.transitions import LOCKED_RUN, decide
 from apps.record.models import Context, Task
 from parley import db
 from parley.db.sql import write_transaction

@@ -15,12 +15,13 @@ from apps.conversations.provenance.traversal import provenance_of
 from apps.conversations.sessions import deletion
 from apps.engine import accept, activity, finish
 from apps.installation.models import Activity
-from apps.plans import engine, graphs, jobs, run_state, runs, transitions
+from apps.plans import graphs, jobs
 from apps.plans.models import PlanRun, Step
 from apps.plans.progress import Progress as RunProgress
 from apps.plans.progress import waiting_reasons
-from apps.plans.run_state import MOST_REFERENCES, RunState
-from apps.plans.transitions import start_ready_steps
+from apps.plans.running import engine, run_state, runs, transitions
+from apps.plans.running.run_state import MOST_REFERENCES, RunState
+from apps.plans.running.transitions import start_ready_steps
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Task
 from tests import working

@@ -11,8 +11,9 @@ from apps.accounts.models import ApiKey
 from apps.accounts.resources import NotNeeded
 from apps.engine.queue import Lane
 from apps.engine.send import accept_and_publish
-from apps.plans import engine, jobs, runs
+from apps.plans import jobs
 from apps.plans.models import PlanRun, Step
+from apps.plans.running import engine, runs
 from apps.record.errors import InvalidParams, Refusal
 from apps.record.execution import Run
 from apps.record.models import Artifact, Task

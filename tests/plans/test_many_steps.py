@@ -15,16 +15,16 @@ from django.utils import timezone
 
 from agentkit import Artifact, Completed
 from apps.accounts.models import User
-from apps.agents import signing
+from apps.agents.identities import signing
 from apps.agents.models import Agent
 from apps.budgets import spending
 from apps.engine.send import accept_and_publish
 from apps.installation import current
 from apps.limits import current as limits
-from apps.plans import engine
 from apps.plans.definitions import MOST_STEPS, PlanDefinition
 from apps.plans.models import PlanRun, Step
 from apps.plans.registry import register_plan
+from apps.plans.running import engine
 from apps.record.execution import Run
 from apps.record.models import Task
 from apps.remote import circuit_breaker

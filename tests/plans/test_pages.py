@@ -12,7 +12,7 @@ from apps.agents.models import Agent
 from apps.plans.definitions import PlanDefinition
 from apps.plans.models import Step
 from apps.plans.registry import register_plan
-from apps.plans.runs import begin_run
+from apps.plans.running.runs import begin_run
 from apps.record.models import Context, Message, Task
 from tests.clients import telling
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures

@@ -7,9 +7,10 @@ import pytest
 from django.utils import timezone
 
 from apps.engine import cancel
-from apps.plans import engine, jobs
+from apps.plans import jobs
 from apps.plans.models import Step
-from apps.plans.runs import NOTHING_ASKED
+from apps.plans.running import engine
+from apps.plans.running.runs import NOTHING_ASKED
 from apps.record.models import Artifact, Event, Task
 from tests.plans.plan_agents import DONE
 from tests.plans.playing import data, rows, words

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.plans.definitions import Check
-from apps.plans.run_state import ArtifactResult, StepResult, check_problem, csv_columns
+from apps.plans.running.run_state import ArtifactResult, StepResult, check_problem, csv_columns
 from parley.templating import TemplateProblem, TimeBudget, evaluate, references_of, render
 from parley.templating.language import LARGEST, LONGEST_SOURCE
 

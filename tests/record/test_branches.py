@@ -12,8 +12,8 @@ from apps.engine import accept
 from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
-from apps.record.lookup import restored
 from apps.record.models import Context
+from apps.record.reading.lookup import restored
 from tests.archive.archiving import put_away
 from tests.record.lineages import place, place_before
 from tests.working import begin, end

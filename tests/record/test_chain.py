@@ -19,9 +19,9 @@ from apps.record import ledger
 from apps.record.chain import erasing
 from apps.record.content import strict_json
 from apps.record.events import EventType
-from apps.record.lookup import DamagedArchive
 from apps.record.models import Context, Event
 from apps.record.projection import differences
+from apps.record.reading.lookup import DamagedArchive
 from parley.db import sql
 from tests.archive.archiving import had_a_long_talk, put_away, replace
 from tests.emptying import remove, rewrite

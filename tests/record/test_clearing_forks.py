@@ -12,8 +12,8 @@ from apps.optional.archive.archiving import move_to_cold_storage
 from apps.record import lineage, projection
 from apps.record.content import blobs
 from apps.record.execution import Accepted, Run
-from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event, Message, Task
+from apps.record.reading.lookup import restored
 from tests.archive.archiving import had_a_long_talk, put_away, replace
 from tests.record.lineages import shown, words
 from tests.working import begin, chunk, end, say

@@ -9,7 +9,7 @@ from django.db import connection
 
 from agentkit import Completed
 from apps.engine import accept
-from apps.record import feed, notifications
+from apps.record.reading import feed, notifications
 from parley import db
 from tests.record.lineages import rename
 from tests.working import begin, chunk, end, say

@@ -11,11 +11,12 @@ import pytest
 from django.utils import timezone
 
 from apps.conversations.sessions import deletion
-from apps.record import ledger, notifications, sync
+from apps.record import ledger
 from apps.record.errors import InvalidParams
 from apps.record.events import EventType
 from apps.record.models import Context, Event
-from apps.record.sync import Position, PositionTooOld, parse_position, position_token
+from apps.record.reading import notifications, sync
+from apps.record.reading.sync import Position, PositionTooOld, parse_position, position_token
 from parley import db
 from tests.emptying import remove, rewrite
 from tests.record.lineages import rename, started

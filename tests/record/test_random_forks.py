@@ -16,10 +16,11 @@ from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion
 from apps.engine import accept, cancel
 from apps.engine.claim import claim
-from apps.record import feed, lineage, projection
+from apps.record import lineage, projection
 from apps.record.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Task
+from apps.record.reading import feed
 from apps.record.runs import LeaseLost
 from tests.working import chunk, end, let_the_lease_run_out, say
 

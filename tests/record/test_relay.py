@@ -8,7 +8,7 @@ import uuid
 import pytest
 from django.conf import settings
 
-from apps.record.notifications import Relay
+from apps.record.reading.notifications import Relay
 
 SOON = 10.0  # seconds after which a notification counts as lost
 

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from agentkit import Artifact, Completed, InputRequired
 from apps.engine import accept
 from apps.engine.send import send, wait_until_settled
-from apps.record import feed, ledger, projection, task_json, wire
+from apps.record import ledger, projection, wire
 from apps.record.errors import TaskNotFound
 from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
 from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Context, Event, Message, Task
+from apps.record.reading import feed, task_json
 from apps.record.sql import TASK
 from parley import db
 from tests.archive.archiving import had_a_long_talk

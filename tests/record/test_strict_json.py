@@ -13,7 +13,7 @@ from django import forms
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.engine.output import clean
+from apps.engine.turns.output import clean
 from apps.plans.definitions import InvalidYaml, read_yaml
 from apps.record.content import strict_json
 

@@ -13,9 +13,9 @@ from agentkit import Completed
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine.accept import accept
-from apps.record import sync
 from apps.record.execution import Run
 from apps.record.models import Event
+from apps.record.reading import sync
 from parley.db import sql
 from tests.working import begin, chunk, end, say
 

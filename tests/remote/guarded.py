@@ -14,7 +14,7 @@ from http_message_signatures import HTTPMessageVerifier, MappingKeyResolver, Ver
 from http_message_signatures.algorithms import ED25519
 from joserfc.jwk import import_key
 
-from apps.agents import identity
+from apps.agents.identities import identity
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import house_workspace
 from parley import outbound

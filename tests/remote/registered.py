@@ -5,7 +5,7 @@ from typing import Any
 from apps.agents import versions
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
-from apps.remote import cards
+from apps.remote.agent_cards import cards
 from apps.remote.models import RemoteAgent
 from tests.remote.card_server import card
 

@@ -6,8 +6,9 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from apps.remote import a2a_client, cards
+from apps.remote import a2a_client
 from apps.remote.a2a_client import Peer
+from apps.remote.agent_cards import cards
 from apps.remote.errors import BadCard, Refused
 from apps.remote.models import RemoteAgent
 from parley import db

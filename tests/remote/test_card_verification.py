@@ -12,9 +12,11 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from apps.agents import card_signatures, cards, identity, signing
+from apps.agents import cards
+from apps.agents.identities import card_signatures, identity, signing
 from apps.agents.models import Agent
-from apps.remote import card_verification, registration
+from apps.remote import registration
+from apps.remote.agent_cards import card_verification
 from apps.remote.errors import BadCard
 from tests.remote.card_server import WELL_KNOWN, card, old_card
 

@@ -18,8 +18,8 @@ from django.db import connection
 from django.utils import timezone
 from google.protobuf.json_format import ParseDict
 
-from apps.accounts.encryption import keyring
-from apps.engine.output import Redaction
+from apps.accounts.secrets.encryption import keyring
+from apps.engine.turns.output import Redaction
 from apps.remote.authentication import credentials
 from apps.remote.authentication.security_schemes import card_requirements
 from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable, WrongOrigin

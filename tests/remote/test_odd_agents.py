@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentkit.outcomes import NO_ANSWER
-from apps.conversations.pages import entries
+from apps.conversations.pages.session import entries
 from apps.record import wire
 from apps.record.models import Event
 from parley import db

@@ -6,7 +6,7 @@ import pytest
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
-from apps.remote import cards
+from apps.remote.agent_cards import cards
 from apps.remote.errors import BadCard
 from tests.remote.card_server import card, old_card
 

@@ -13,7 +13,8 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
 from apps.agents.versions import content_digest
-from apps.remote import cards, registration
+from apps.remote import registration
+from apps.remote.agent_cards import cards
 from apps.remote.errors import BadCard
 from apps.remote.models import RemoteAgent
 from parley import outbound

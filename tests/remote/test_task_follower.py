@@ -16,10 +16,11 @@ from apps.conversations.sessions import deletion
 from apps.conversations.sessions.commands import switch_agent
 from apps.engine import worker
 from apps.record import models as rows
-from apps.record import notifications
 from apps.record.content.strict_json import digest_of
 from apps.record.execution import Run
-from apps.remote import a2a_client, cards, circuit_breaker
+from apps.record.reading import notifications
+from apps.remote import a2a_client, circuit_breaker
+from apps.remote.agent_cards import cards
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.execution import cancellation

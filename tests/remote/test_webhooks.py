@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from apps.accounts import quotas
-from apps.record import notifications
+from apps.accounts.requests import quotas
+from apps.record.reading import notifications
 from apps.remote.execution import webhooks
 from apps.remote.execution.webhooks import TOKEN_HEADER, webhook_config
 from parley.asgi import application

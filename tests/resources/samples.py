@@ -14,9 +14,9 @@ from agentkit import Completed
 from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ
+from apps.agents.identities.signing import signer_of
 from apps.agents.models import Agent, AgentVersion, SigningKey
 from apps.agents.registration import register_hosted
-from apps.agents.signing import signer_of
 from apps.api.framework.resources import ResourceViewSet
 from apps.conversations.sessions import commands
 from apps.credentials.models import AuthType, Credential
@@ -28,7 +28,7 @@ from apps.optional.transfers import exports
 from apps.plans.definitions import PlanDefinition
 from apps.plans.models import PlanRun
 from apps.plans.registry import register_plan
-from apps.plans.runs import begin_run
+from apps.plans.running.runs import begin_run
 from apps.record.execution import Run
 from apps.record.models import Context, Task
 from apps.remote.models import Breaker, Checkup, Peer, RemoteAgent, RemoteCredential

@@ -10,7 +10,7 @@ from django.test import Client
 from agentkit.llm import approvals
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine.questions import slot_of
+from apps.engine.turns.questions import slot_of
 from apps.record.content.rendering import render_markdown
 from apps.record.execution import Run
 from apps.record.models import Task

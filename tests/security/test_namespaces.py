@@ -7,12 +7,12 @@ import time
 import pytest
 from django.utils import timezone
 
-from apps.accounts.authentication import BadCredentials
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.agents import identity, signing
+from apps.accounts.requests.authentication import BadCredentials
+from apps.agents.identities import identity, signing
+from apps.agents.identities.signing import Signer
 from apps.agents.models import Agent
-from apps.agents.signing import Signer
 from apps.engine import accept
 from apps.optional.federation import pairing
 from apps.record.models import Context

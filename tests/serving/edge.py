@@ -20,8 +20,8 @@ from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, JsonResponse, StreamingHttpResponse  # noqa: E402
 from django.urls import path  # noqa: E402
 
-from apps.accounts import bodies  # noqa: E402
 from apps.accounts.principals import ANONYMOUS  # noqa: E402
+from apps.accounts.requests import bodies  # noqa: E402
 from parley import uvicorn_http  # noqa: E402
 from parley.serving import handlers  # noqa: E402
 from parley.serving.handlers import RequestGuard, SameOrigin, SocketLimits, handle_async  # noqa: E402

@@ -15,12 +15,13 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from django.test import override_settings
 from django.urls import path
 
-from apps.accounts import bodies
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
+from apps.accounts.requests import bodies
 from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish, wait_until_settled
-from apps.record import feed, wire
+from apps.record import wire
+from apps.record.reading import feed
 from parley import db
 from parley.serving.handlers import RequestGuard, handle_async, largest_body
 

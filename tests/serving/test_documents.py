@@ -6,7 +6,7 @@ from django.core.management import get_commands
 from django.urls import Resolver404, resolve
 
 from apps.conversations.api.consumers import websocket_urlpatterns as events
-from apps.conversations.pages.consumers import websocket_urlpatterns as pages
+from apps.conversations.pages.session.consumers import websocket_urlpatterns as pages
 from tests.serving.test_environment import names_read
 from tests.stack import ROOT, UVICORN
 

@@ -16,8 +16,8 @@ from django.utils import timezone
 from agentkit import Artifact as Made
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import User
-from apps.agents import signing
-from apps.agents.signing import Signer
+from apps.agents.identities import signing
+from apps.agents.identities.signing import Signer
 from apps.conversations.provenance.traversal import provenance_of
 from apps.conversations.public_links.transcripts import markdown_of
 from apps.optional.signing import remote as artifact_verification

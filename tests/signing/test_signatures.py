@@ -10,9 +10,10 @@ from django.db import transaction
 
 from agentkit import Artifact as Made
 from agentkit import Completed, Failed
-from apps.agents import cards, identity
+from apps.agents import cards
+from apps.agents.identities import identity
+from apps.agents.identities.signing import clear_signers, revoke_key, rotate_key, signer_of
 from apps.agents.models import SigningKey
-from apps.agents.signing import clear_signers, revoke_key, rotate_key, signer_of
 from apps.engine import accept
 from apps.optional.signing.signatures import INLINE_BYTES, Verdict, verdict_on, verdict_on_wire
 from apps.record import projection, wire

@@ -26,12 +26,13 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import accept, cancel, claim, jobs
-from apps.record import lineage, notifications
+from apps.record import lineage
 from apps.record.errors import Refusal
 from apps.record.events import JSON
 from apps.record.execution import Accepted, Run
 from apps.record.models import Artifact as ArtifactRow
 from apps.record.models import Context, Message, Task
+from apps.record.reading import notifications
 from apps.record.runs import LeaseLost
 from tests.emptying import empty_log
 from tests.working import chunk, end, say

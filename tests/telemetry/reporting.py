@@ -15,7 +15,7 @@ from django.test import override_settings  # noqa: E402
 from structlog.contextvars import bound_contextvars  # noqa: E402
 
 from apps.agents.models import Agent  # noqa: E402
-from apps.engine import handlers  # noqa: E402
+from apps.engine.turns import handlers  # noqa: E402
 from parley import asgi  # noqa: E402
 from tests.telemetry.test_errors import CANARY  # noqa: E402
 

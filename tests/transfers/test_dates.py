@@ -7,9 +7,10 @@ from django.utils import timezone
 
 from apps.conversations.sessions import deletion
 from apps.optional.transfers.importing import import_file
-from apps.record import projection, sync
+from apps.record import projection
 from apps.record.models import Context, Message
-from apps.record.sync import Position
+from apps.record.reading import sync
+from apps.record.reading.sync import Position
 from tests.transfers import samples
 
 pytestmark = pytest.mark.django_db

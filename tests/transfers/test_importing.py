@@ -208,7 +208,7 @@ def test_files_beyond_bounds_are_counted(ada, echo, monkeypatch, limit):
     )
     match limit:
         case "ratio":
-            monkeypatch.setattr("agentkit.zips.SMALL", 1000)
+            monkeypatch.setattr("agentkit.content.zips.SMALL", 1000)
         case "file":
             monkeypatch.setattr(package, "MAX_ASSET_BYTES", 99_999)
         case "session":
@@ -244,7 +244,7 @@ def test_file_that_takes_too_much_memory_is_refused(ada, echo, monkeypatch, limi
         case "entries":
             monkeypatch.setattr("apps.optional.transfers.package.MAX_ZIP_ENTRIES", 5)
         case "directory":
-            monkeypatch.setattr("agentkit.zips.MOST_DIRECTORY_BYTES", 300)
+            monkeypatch.setattr("agentkit.content.zips.MOST_DIRECTORY_BYTES", 300)
     with pytest.raises(InvalidParams):
         import_file(ada.principal, echo, content)
     assert not Context.objects.exists()

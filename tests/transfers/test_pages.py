@@ -15,9 +15,9 @@ from django.db.models import CASCADE, SET_NULL
 
 from agentkit import Completed
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, Membership, User
 from apps.accounts.pages.erasure import STAYS, erase_account
+from apps.accounts.requests.authentication import BadCredentials, api_key_principal
 from apps.agents.models import Agent
 from apps.conversations.sessions import commands
 from apps.conversations.sessions.deletion import delete_sessions_of_deleted_accounts
@@ -27,8 +27,8 @@ from apps.engine import accept
 from apps.optional.transfers import exports, importing
 from apps.optional.transfers.formats import Skip
 from apps.optional.transfers.models import Export
-from apps.record.lookup import author_names
 from apps.record.models import Context, Message, Task
+from apps.record.reading.lookup import author_names
 from parley import db
 from tests.clients import telling
 from tests.members import member

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from agentkit import zips
-from agentkit.zips import CENTRAL, END, LOCAL, SMALL, BadZip
+from agentkit.content import zips
+from agentkit.content.zips import CENTRAL, END, LOCAL, SMALL, BadZip
 from apps.optional.transfers.package import opened
 from apps.record.errors import InvalidParams
 

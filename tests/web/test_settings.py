@@ -7,11 +7,12 @@ from django.contrib.auth.models import Permission as DjangoPermission
 from django.test import Client
 from django.urls import resolve, reverse
 
-from apps.accounts import quotas, workspaces
-from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.accounts import workspaces
 from apps.accounts.models import ApiKey, Membership, User, Workspace
 from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE
+from apps.accounts.requests import quotas
+from apps.accounts.requests.authentication import BadCredentials, api_key_principal
 from apps.agents.models import Agent
 from apps.budgets.models import Spending, first_of_month
 from apps.conversations.sessions.titles import title_key

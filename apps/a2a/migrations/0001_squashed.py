@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import django.db.models.deletion
 import django.utils.timezone
 import uuid
@@ -31,9 +31,9 @@ class Migration(migrations.Migration):
                         ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                         ('config_id', models.CharField(help_text="A2A id: the client's own, or the primary key.", max_length=200)),
                         ('url', models.CharField(max_length=2048)),
-                        ('token', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='Sent as X-A2A-Notification-Token.')),
+                        ('token', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='Sent as X-A2A-Notification-Token.')),
                         ('scheme', models.CharField(blank=True, help_text='Of the Authorization header.', max_length=64)),
-                        ('credentials', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('credentials', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
                         ('version', models.CharField(default='1.0', help_text='The version of A2A in which it is called.', max_length=3)),
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                         ('due_at', models.DateTimeField(blank=True, help_text='When the first in the queue is to be tried.', null=True)),

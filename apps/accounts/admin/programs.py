@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from apps.accounts.admin.people import SecretAdmin, is_superuser
-from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES, new_secret
+from apps.accounts.clients.oauth import AGENT_SCOPE, IDENTITY_SCOPES, new_secret
 from apps.accounts.principals import TASK_SCOPES
 from parley.faces.admin import MenuItem, column, related_cell, time_cell
 

@@ -15,10 +15,11 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import keys, quotas
+from apps.accounts import keys
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import KEYS, SCOPES
-from apps.accounts.request_signatures import read_public_key
+from apps.accounts.requests import quotas
+from apps.accounts.secrets.request_signatures import read_public_key
 from apps.agents.models import Agent
 from apps.api.framework.resources import ModelShape, ResourceViewSet
 from apps.api.framework.schema import documented

@@ -27,7 +27,7 @@ from apps.accounts.errors import Refusal
 from apps.accounts.models import User
 from apps.accounts.people import links, mail
 from apps.accounts.people.sign_in import confirmation_problem
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.web.resources import RefusableForm
 from apps.web.settings.sections import person_of, private_view, settings_page
 from apps.web.shell import View

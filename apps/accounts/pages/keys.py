@@ -16,7 +16,7 @@ from apps.accounts.keys import KEYS_OF_PEOPLE, REVOKE, make_key, rotate_key
 from apps.accounts.models import ApiKey
 from apps.accounts.pages.account import PasswordForm
 from apps.accounts.principals import PRESETS, READ, SCOPES, WRITE
-from apps.accounts.request_signatures import read_public_key
+from apps.accounts.secrets.request_signatures import read_public_key
 from apps.agents.models import Agent
 from apps.agents.pages import agents
 from apps.web.settings.sections import act_view, person_of, private_view, settings_page

@@ -27,11 +27,13 @@ from django.views.decorators.csp import csp_override
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from apps.accounts import audit, oauth, open_clients, quotas
+from apps.accounts import audit
 from apps.accounts.audit import Subject
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.challenges import METADATA_PATH
+from apps.accounts.clients import oauth, open_clients
 from apps.accounts.principals import TASK_SCOPES
+from apps.accounts.requests import quotas
+from apps.accounts.requests.challenges import METADATA_PATH
 from parley.db.sql import write_transaction
 
 View = Callable[..., HttpResponseBase]

@@ -12,12 +12,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.text import capfirst
 
+from apps.accounts.clients.oauth import AGENT_SCOPE, IDENTITY_SCOPES, scope_words
+from apps.accounts.clients.open_clients import is_redirect_address
+from apps.accounts.clients.programs import ALLOWED, DELETE, END, KINDS, OWN, register
 from apps.accounts.models import User
-from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES, scope_words
-from apps.accounts.open_clients import is_redirect_address
 from apps.accounts.pages.account import PasswordForm
 from apps.accounts.principals import READ, TASK_SCOPES
-from apps.accounts.programs import ALLOWED, DELETE, END, KINDS, OWN, register
 from apps.agents.models import Agent
 from apps.web.settings.sections import act_view, person_of, private_view, settings_page
 

@@ -29,11 +29,11 @@ from django.utils.decorators import sync_only_middleware
 
 from apps.accounts import audit, revocation
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.encryption import CannotDecrypt, ReencryptionCount, is_encrypted, key_id_of, keyring
 from apps.accounts.models import User
 from apps.accounts.people import mail
 from apps.accounts.principals import address_key
 from apps.accounts.refusals import refusals
+from apps.accounts.secrets.encryption import CannotDecrypt, ReencryptionCount, is_encrypted, key_id_of, keyring
 from parley.db.sql import write_transaction
 
 KNOWN_BROWSER = "known-browser"  # a signed cookie: an id, and digests of accounts

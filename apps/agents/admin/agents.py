@@ -17,9 +17,9 @@ from unfold.decorators import action
 
 from apps.agents import search, versions
 from apps.agents.admin.forms import STATED_FIELDS, AgentForm, DefinitionForm, PoliciesForm, ToolPoliciesForm
+from apps.agents.identities.signing import SIGNING_KEYS
 from apps.agents.models import Agent, AgentStats, AgentVersion, SigningKey
 from apps.agents.registration import AGENTS, DISABLE, ENABLE, RELOAD
-from apps.agents.signing import SIGNING_KEYS
 from apps.engine import activity
 from apps.health import monitoring
 from apps.installation.models import Activity

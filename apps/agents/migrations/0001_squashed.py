@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import apps.agents.models
 import apps.agents.validators
 import django.core.validators
@@ -141,7 +141,7 @@ class Migration(migrations.Migration):
                         ('kid', models.CharField(editable=False, help_text='SHA-256 thumbprint of the public key.', max_length=43, unique=True, verbose_name='key id')),
                         ('algorithm', models.CharField(choices=[('EdDSA', 'Ed25519 (EdDSA)'), ('ES256', 'ECDSA on P-256 (ES256)')], default='EdDSA', editable=False, max_length=10)),
                         ('public', models.JSONField(editable=False, help_text='As a JSON Web Key.', verbose_name='public key')),
-                        ('private', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='The JSON Web Key; erased when the key stops signing.')),
+                        ('private', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='The JSON Web Key; erased when the key stops signing.')),
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                         ('retired_at', models.DateTimeField(blank=True, editable=False, null=True)),
                         ('revoked_at', models.DateTimeField(blank=True, editable=False, null=True)),
@@ -158,7 +158,7 @@ class Migration(migrations.Migration):
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('url', models.CharField(max_length=2000)),
-                        ('secret', apps.accounts.encryption.EncryptedTextField(editable=False)),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(editable=False)),
                         ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tool_secrets', to='agents.agent')),
                     ],
                     options={

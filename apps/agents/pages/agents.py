@@ -18,9 +18,9 @@ from django.utils.safestring import SafeString
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from apps.accounts import authentication
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
+from apps.accounts.requests import authentication
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion, in_words
 from apps.agents.pages.mcp_clients import connections

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentPicture
 from apps.agents.pages.agents import console_state
-from apps.conversations.pages.messages import prose_html, with_code_tools
+from apps.conversations.pages.session.messages import prose_html, with_code_tools
 from apps.model_agents import making
 from apps.model_agents.forms import AgentForm
 from apps.record.content import rendering

@@ -12,8 +12,8 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from apps.accounts.authentication import request_principal
 from apps.accounts.principals import READ, WRITE
+from apps.accounts.requests.authentication import request_principal
 from apps.record.content import strict_json
 from apps.record.errors import check_allowed
 

@@ -92,7 +92,7 @@ class Problem(Shape):
 
 
 class Key(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = "apps.accounts.authentication.ApiKeyAuthentication"
+    target_class = "apps.accounts.requests.authentication.ApiKeyAuthentication"
     name = "key"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Key(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
 
 
 class Cookie(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = "apps.accounts.authentication.CookieAuthentication"
+    target_class = "apps.accounts.requests.authentication.CookieAuthentication"
     name = "cookie"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:

@@ -21,11 +21,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSetMixin
 
-from apps.accounts import audit, bodies, challenges, quotas
-from apps.accounts.authentication import request_principal
+from apps.accounts import audit
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.accounts.refusals import refusals
+from apps.accounts.requests import bodies, challenges, quotas
+from apps.accounts.requests.authentication import request_principal
 from apps.api.framework import pagination, problems
 from apps.api.framework.problems import IDEMPOTENCY_HEADER
 from apps.api.framework.serializers import Body, Query

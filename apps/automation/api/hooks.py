@@ -16,8 +16,9 @@ from django.views.decorators.csrf import csrf_exempt
 
 from apps.a2a import http
 from apps.a2a.errors import problem
-from apps.accounts import bodies, quotas, webhook_signatures
 from apps.accounts.principals import ANONYMOUS, address_key
+from apps.accounts.requests import bodies, quotas
+from apps.accounts.secrets import webhook_signatures
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.content import strict_json

@@ -10,7 +10,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import quotas, webhook_signatures
+from apps.accounts.requests import quotas
+from apps.accounts.secrets import webhook_signatures
 from apps.api.framework.resources import ModelShape, PartialShape, RequestShape, ResourceViewSet
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Line, Shape, Struct, camel

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import quotas
+from apps.accounts.requests import quotas
 from apps.api import shapes
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Shape, Struct
@@ -20,7 +20,7 @@ from apps.automation import reruns
 from apps.automation.reruns import ComparedTurn
 from apps.conversations.api.sessions import usable_agent
 from apps.record.execution import Run
-from apps.record.lookup import find_session
+from apps.record.reading.lookup import find_session
 
 
 class Rerunning(Body):

@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
@@ -93,8 +93,8 @@ class Migration(migrations.Migration):
                         ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                         ('name', models.CharField(max_length=200)),
                         ('scheme', models.CharField(choices=[('bearer', 'Bearer token'), ('github', 'GitHub'), ('gitlab', 'GitLab'), ('sentry', 'Sentry'), ('slack', 'Slack'), ('stripe', 'Stripe'), ('standard', 'Standard Webhooks'), ('svix', 'Svix'), ('hmac', 'Other HMAC signature')], help_text='How the sender shows that it knows the secret.', max_length=10, verbose_name='who sends')),
-                        ('secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
-                        ('old_secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('old_secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
                         ('old_secret_until', models.DateTimeField(editable=False, help_text='Until when the secret before counts as well.', null=True)),
                         ('text', models.TextField(blank=True, help_text='A template, such as: Review {{ body.pull_request.html_url }}. Without it, the agent gets the event as data. It may use body, headers (by lower-case names), event.id and event.type.', validators=[django.core.validators.MaxLengthValidator(1000000)], verbose_name='message')),
                         ('inputs', models.JSONField(blank=True, default=dict, help_text="A plan's inputs, or data that an agent gets beside the message. Its texts are templates, too.", verbose_name='inputs, as JSON')),

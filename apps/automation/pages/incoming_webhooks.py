@@ -14,9 +14,9 @@ from django.shortcuts import redirect, render
 from django.urls import path
 from django.views.decorators.http import require_POST
 
-from apps.accounts import webhook_signatures
 from apps.accounts.models import User
-from apps.accounts.quotas import QuotaExceeded, count_act, count_key_change
+from apps.accounts.requests.quotas import QuotaExceeded, count_act, count_key_change
+from apps.accounts.secrets import webhook_signatures
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.automation.pages.targets import AgentForm

@@ -25,11 +25,12 @@ from apps.api.shapes import JSON, ArtifactShape, artifacts_json
 from apps.conversations.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind, NodeKind
 from apps.conversations.provenance.traversal import provenance_of
 from apps.conversations.public_links import downloads
-from apps.record import lineage, unfinished
+from apps.record import lineage
 from apps.record.content.parts import part_at, pieces_joined
 from apps.record.lineage import artifact_versions
-from apps.record.lookup import find_session
 from apps.record.models import Artifact
+from apps.record.reading import unfinished
+from apps.record.reading.lookup import find_session
 from parley import db
 
 

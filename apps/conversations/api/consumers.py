@@ -19,8 +19,8 @@ from django.urls import path
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-from apps.accounts import quotas
-from apps.accounts.consumers import NOT_FOUND, REFUSED, TOO_MANY, Closed, PageConsumer
+from apps.accounts.requests import quotas
+from apps.accounts.requests.consumers import NOT_FOUND, REFUSED, TOO_MANY, Closed, PageConsumer
 from apps.api.framework.serializers import Body, Choice, Line
 from apps.api.shapes import JSON
 from apps.conversations.api import events

@@ -22,19 +22,20 @@ from rest_framework.exceptions import APIException, NotAuthenticated
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from apps.accounts.authentication import OpenStream, request_principal
 from apps.accounts.principals import Principal
+from apps.accounts.requests.authentication import OpenStream, request_principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Query, Token
 from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON, Slugs, event_json, events_json, slugs_in
 from apps.limits import current as limits
-from apps.record import lineage, sync, wire
+from apps.record import lineage, wire
 from apps.record.errors import InvalidParams
 from apps.record.events import EventType
-from apps.record.lookup import find_session
 from apps.record.models import Context, Event
-from apps.record.sync import PositionTooOld, SyncItem, SyncStream
+from apps.record.reading import sync
+from apps.record.reading.lookup import find_session
+from apps.record.reading.sync import PositionTooOld, SyncItem, SyncStream
 from parley import db
 
 MAX_SESSIONS = 200  # in one request

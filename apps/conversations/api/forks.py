@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import quotas
+from apps.accounts.requests import quotas
 from apps.api import shapes
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Shape, Struct
@@ -24,8 +24,8 @@ from apps.conversations.sessions import commands
 from apps.engine.repeats import Sent
 from apps.record.content.parts import words_of
 from apps.record.errors import InvalidFields, InvalidParams
-from apps.record.lookup import find_session
 from apps.record.models import MAX_TITLE, Message
+from apps.record.reading.lookup import find_session
 from parley import db
 
 RUNNING = [

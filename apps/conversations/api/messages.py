@@ -21,8 +21,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentkit.llm.approvals import APPROVE, DECISION
-from apps.accounts import quotas
 from apps.accounts.principals import Principal
+from apps.accounts.requests import quotas
 from apps.agents.models import Agent
 from apps.api import shapes
 from apps.api.framework.problems import Conflict
@@ -34,10 +34,11 @@ from apps.conversations.queue import messages
 from apps.conversations.queue.messages import QUEUES, send_now
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.uploads import resumable
-from apps.engine import approvals, questions, repeats, send
+from apps.engine import repeats, send
 from apps.engine.repeats import Sent
+from apps.engine.turns import approvals, questions
 from apps.limits import current as limits
-from apps.record import lineage, lookup
+from apps.record import lineage
 from apps.record.content import parts
 from apps.record.content.composing import (
     PART_KINDS,
@@ -52,8 +53,9 @@ from apps.record.content.parts import MAX_TEXT, words_of
 from apps.record.errors import Refusal, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lineage import artifact_versions
-from apps.record.lookup import check_may_use, check_may_write, find_session
 from apps.record.models import AGENT_CHANGES, Context, Event, Message, Task
+from apps.record.reading import lookup
+from apps.record.reading.lookup import check_may_use, check_may_write, find_session
 from parley import db
 
 DESCRIPTION_FIELDS = {"filename": "filename", "media_type": "mediaType", "metadata": "metadata"}

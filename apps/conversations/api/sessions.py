@@ -15,9 +15,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import quotas
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
+from apps.accounts.requests import quotas
 from apps.agents.models import Agent
 from apps.agents.search import default_agent
 from apps.api.framework import pagination
@@ -45,13 +45,14 @@ from apps.conversations.search import queries
 from apps.conversations.search.models import SearchEntry
 from apps.conversations.search.queries import PageCursor
 from apps.conversations.sessions import commands, deletion, families, marks
-from apps.record import lineage, projection, sync
+from apps.record import lineage, projection
 from apps.record.content.composing import check_taken, compose
 from apps.record.content.rendering import title_of
 from apps.record.errors import InvalidFields
-from apps.record.lookup import find_own_session, find_session
 from apps.record.models import MAX_TITLE, Artifact, Context, Message, Task
-from apps.record.sync import PositionTooOld
+from apps.record.reading import sync
+from apps.record.reading.lookup import find_own_session, find_session
+from apps.record.reading.sync import PositionTooOld
 from parley import db
 
 EXAMPLE_SESSION = {"agent": "echo", "message": {"text": "Hello"}, "wait": True}

@@ -16,9 +16,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentkit.llm.approvals import APPROVE, MAX_REASON, REFUSE
-from apps.accounts import quotas
 from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
+from apps.accounts.requests import quotas
 from apps.accounts.resources import NotNeeded
 from apps.agents.models import Agent
 from apps.api.framework.problems import Conflict
@@ -28,18 +28,19 @@ from apps.api.framework.views import Operations
 from apps.api.shapes import JSON, SentShape, TaskShape, task_json
 from apps.conversations.api.messages import OutgoingMessage, address_message, parts_field, send_message
 from apps.conversations.sessions import commands
-from apps.engine import approvals, questions
 from apps.engine.cancel import CANCEL
-from apps.engine.output import AGENT_ERROR_MESSAGE
 from apps.engine.repeats import was_sent
+from apps.engine.turns import approvals, questions
+from apps.engine.turns.output import AGENT_ERROR_MESSAGE
 from apps.plans.person import waiting_for
-from apps.record import lineage, lookup
+from apps.record import lineage
 from apps.record.content import json_schema
 from apps.record.content.composing import compose, parts_of
 from apps.record.content.parts import MAX_TEXT
 from apps.record.execution import Run
-from apps.record.lookup import find_session, restore_run
 from apps.record.models import INTERRUPTED_STATES, Artifact, Context, Task, TaskQuerySet, TaskState
+from apps.record.reading import lookup
+from apps.record.reading.lookup import find_session, restore_run
 from parley import db
 
 NEWEST_FIRST = ("-status_at", "-id")

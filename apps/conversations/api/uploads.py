@@ -16,8 +16,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import bodies
 from apps.accounts.principals import Principal
+from apps.accounts.requests import bodies
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Query, Shape
 from apps.api.framework.views import Operations

@@ -24,9 +24,9 @@ from apps.conversations.forks.models import ChosenLeaf
 from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.lineage import LogRange
-from apps.record.lookup import restored
 from apps.record.models import ENDLESS, Context, ContextQuerySet, Message, Segment
-from apps.record.visibility import seen_by
+from apps.record.reading.lookup import restored
+from apps.record.reading.visibility import seen_by
 from parley.db.sql import write_transaction
 
 ABOVE = """

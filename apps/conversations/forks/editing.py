@@ -29,8 +29,8 @@ from apps.record.errors import (
 )
 from apps.record.events import JSON, Edited, EventType, MessageVersion
 from apps.record.execution import Accepted, Run
-from apps.record.lookup import find_session
 from apps.record.models import Context, Event, Message
+from apps.record.reading.lookup import find_session
 from parley import db
 
 NOT_YOURS = "You can edit only your own messages. Edit the message before this answer, or try again."

@@ -16,12 +16,13 @@ from django.db.models import Q
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
-from apps.record import ledger, lineage, notifications
+from apps.record import ledger, lineage
 from apps.record.chain import newest_hash
 from apps.record.errors import ContextNotFound, InvalidParams, KeyUsed, UnsupportedOperation
 from apps.record.events import JSON, Edited, EventType, Fork, Opening
-from apps.record.lookup import check_may_use, check_may_write, find_session, restored
 from apps.record.models import ENDLESS, MAX_TITLE, UNFINISHED_STATES, Context, Segment, Task, TaskState
+from apps.record.reading import notifications
+from apps.record.reading.lookup import check_may_use, check_may_write, find_session, restored
 from parley.db.sql import write_transaction
 
 Reason = Literal["fork", "edit", "retry", "agent"]

@@ -27,16 +27,16 @@ from django.views.decorators.http import require_http_methods, require_POST
 from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REASON, may_remember, visible
 from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
-from apps.conversations.pages.sending import NotConfirmed, answered_event, json_action
-from apps.engine import approvals
-from apps.engine.questions import allowed_tools as tools_allowed_by
-from apps.engine.questions import asking_task, asks_approval, open_call, revoke_allowed_tool
+from apps.conversations.pages.session.sending import NotConfirmed, answered_event, json_action
+from apps.engine.turns import approvals
+from apps.engine.turns.questions import allowed_tools as tools_allowed_by
+from apps.engine.turns.questions import asking_task, asks_approval, open_call, revoke_allowed_tool
 from apps.record.content import schema_forms
 from apps.record.content.schema_forms import Field
 from apps.record.errors import AlreadyAnswered, Refusal, TaskNotFound
 from apps.record.events import JSON
-from apps.record.lookup import NotYourTask, find_session
 from apps.record.models import Task
+from apps.record.reading.lookup import NotYourTask, find_session
 from apps.web.shell import page, page_or_fragment, principal_of, session_or_404
 from parley import db
 

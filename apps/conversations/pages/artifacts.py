@@ -22,17 +22,18 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from apps.accounts.audit_models import AuditAction
-from apps.conversations.pages.messages import chip_content, shown_file, size_text
-from apps.conversations.pages.pictures import surroundings_in, with_embedded_pictures
 from apps.conversations.pages.previews import pdf
 from apps.conversations.pages.previews.files import PICTURE_TYPES, File, Preview, encoding_of, preview_of, text_of
-from apps.conversations.pages.texts import Place, Places
+from apps.conversations.pages.session.messages import chip_content, shown_file, size_text
+from apps.conversations.pages.session.pictures import surroundings_in, with_embedded_pictures
+from apps.conversations.pages.session.texts import Place, Places
 from apps.conversations.public_links import downloads
 from apps.conversations.public_links.downloads import stream_response
-from apps.record import lineage, unfinished, wire
+from apps.record import lineage, wire
 from apps.record.content import blobs, parts
 from apps.record.events import JSON, EventType
 from apps.record.models import Artifact, Context, Event, TaskState
+from apps.record.reading import unfinished
 from apps.web.shell import reader_view, session_or_404
 from parley import db
 from parley.registry import added

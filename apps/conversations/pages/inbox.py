@@ -9,12 +9,12 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from apps.accounts.principals import Principal
-from apps.conversations.pages import messages
 from apps.conversations.pages.approvals import card_of
-from apps.conversations.pages.entries import wanted_credential
-from apps.conversations.pages.pictures import surroundings_in
-from apps.engine import payments
-from apps.engine.questions import calls_of_others
+from apps.conversations.pages.session import messages
+from apps.conversations.pages.session.entries import wanted_credential
+from apps.conversations.pages.session.pictures import surroundings_in
+from apps.engine.turns import payments
+from apps.engine.turns.questions import calls_of_others
 from apps.payments.paying import note_of
 from apps.plans.graphs import plan_at
 from apps.plans.models import Step

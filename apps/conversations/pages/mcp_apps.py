@@ -15,17 +15,17 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
 from agentkit.llm.approvals import visible
-from apps.accounts import quotas
 from apps.accounts.principals import Principal
+from apps.accounts.requests import quotas
 from apps.conversations.pages.approvals import KINDS, Call, arguments_of, check_gesture, make_token, redeem, title_of
-from apps.conversations.pages.sending import json_action
+from apps.conversations.pages.session.sending import json_action
 from apps.model_agents import shown_apps
 from apps.model_agents.shown_apps import AppCall, ShownApp, find_app
 from apps.record.content import blobs, strict_json
 from apps.record.content.blobs import Part
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON
-from apps.record.lookup import find_session
+from apps.record.reading.lookup import find_session
 from apps.web.shell import reader_view, session_or_404
 from parley import db
 

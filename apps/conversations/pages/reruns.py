@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from apps.accounts import quotas
 from apps.accounts.principals import Principal
+from apps.accounts.requests import quotas
 from apps.agents.models import Agent
 from apps.agents.pages.agents import suggested_agents
 from apps.automation import reruns

@@ -13,10 +13,10 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from apps.accounts import quotas
 from apps.accounts.errors import NotFound
-from apps.conversations.pages import messages
-from apps.conversations.pages.pictures import copy_of, is_picture_named, remote_pictures, signed_address
+from apps.accounts.requests import quotas
+from apps.conversations.pages.session import messages
+from apps.conversations.pages.session.pictures import copy_of, is_picture_named, remote_pictures, signed_address
 from apps.conversations.public_links import downloads, shares
 from apps.conversations.public_links.shares import Branch, ShareNotFound, Snapshot
 from apps.record.content import parts

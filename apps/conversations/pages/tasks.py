@@ -23,14 +23,15 @@ from django.utils.text import Truncator
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.pages.agents import curl_command, tracebacks
-from apps.conversations.pages.messages import task_ids
+from apps.conversations.pages.session.messages import task_ids
 from apps.plans.pages import plan_context
-from apps.record import lineage, lookup, wire
+from apps.record import lineage, wire
 from apps.record.content.parts import words_of
 from apps.record.content.rendering import json_text, summarize
 from apps.record.events import JSON, EventType
 from apps.record.execution import Run
 from apps.record.models import Event, Message, Task, TaskState
+from apps.record.reading import lookup
 from apps.web.shell import page, parse_index, principal_of, reader_view, session_or_404
 from apps.web.templatetags.parley import STATES
 from parley.faces.cells import page_url

@@ -8,15 +8,13 @@ from apps.conversations.pages import (
     home,
     inbox,
     mcp_apps,
-    pictures,
     provenance,
     reruns,
-    sending,
     shared,
     task_list,
     tasks,
-    views,
 )
+from apps.conversations.pages.session import page, pictures, sending
 
 APP = "sessions/<uuid:session>/apps/<int:index>"
 ARTIFACT = "sessions/<uuid:session>/artifacts/<uuid:task>/<path:artifact>"
@@ -31,8 +29,8 @@ urlpatterns = [
         shared.shared_file,
         name="shared-file",
     ),
-    path("sessions/<uuid:session>", views.session, name="session"),
-    path("sessions/<uuid:session>/earlier", views.earlier, name="earlier"),
+    path("sessions/<uuid:session>", page.session, name="session"),
+    path("sessions/<uuid:session>/earlier", page.earlier, name="earlier"),
     path("sessions/<uuid:session>/messages", sending.send_message, name="say"),
     path("sessions/<uuid:session>/approvals/<uuid:task>", approvals.decide, name="decide"),
     path("sessions/<uuid:session>/approvals/<uuid:task>/token", approvals.issue, name="decision-token"),
@@ -45,12 +43,12 @@ urlpatterns = [
     path(f"{APP}/result", mcp_apps.app_result, name="app-result"),
     path(f"{APP}/calls", mcp_apps.call_by_app, name="app-calls"),
     path(f"{APP}/calls/token", mcp_apps.allow_call, name="app-call-token"),
-    path("sessions/<uuid:session>/tree", views.tree, name="tree"),
+    path("sessions/<uuid:session>/tree", page.tree, name="tree"),
     path("sessions/<uuid:session>/rerun", reruns.rerun, name="rerun"),
     path("sessions/<uuid:session>/comparison", reruns.comparison, name="comparison"),
-    path("sessions/<uuid:session>/ways", views.session_branches, name="ways"),
-    path("sessions/<uuid:session>/branches", views.branch_list, name="branches"),
-    path("sessions/<uuid:session>/as.md", views.as_markdown, name="as-markdown"),
+    path("sessions/<uuid:session>/ways", page.session_branches, name="ways"),
+    path("sessions/<uuid:session>/branches", page.branch_list, name="branches"),
+    path("sessions/<uuid:session>/as.md", page.as_markdown, name="as-markdown"),
     path("inbox", inbox.inbox, name="inbox"),
     path("inbox/items", inbox.inbox_items, name="inbox-items"),
     path("sessions/<uuid:session>/queue", sending.queue_message, name="queue"),
@@ -72,6 +70,6 @@ urlpatterns = [
     path("tasks/<uuid:task>/documents/<str:name>", tasks.document, name="task-document"),
     path("sessions/<uuid:session>/timeline", tasks.session_timeline, name="session-timeline"),
     path("sessions/<uuid:session>/task", tasks.session_task, name="session-task"),
-    path("sessions/<uuid:session>/replay", views.replay, name="replay"),
-    path("sessions/<uuid:session>/replay/entries", views.replay_entries, name="replay-entries"),
+    path("sessions/<uuid:session>/replay", page.replay, name="replay"),
+    path("sessions/<uuid:session>/replay/entries", page.replay_entries, name="replay-entries"),
 ]

@@ -10,11 +10,11 @@ from django.db.models.functions import Coalesce
 
 from apps.accounts.principals import Principal
 from apps.agents.models import AgentVersion
-from apps.record import lookup
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted, Run
-from apps.record.lookup import DamagedArchive
 from apps.record.models import Artifact, ArtifactQuerySet, Context, Event, Message, Segment, Task
+from apps.record.reading import lookup
+from apps.record.reading.lookup import DamagedArchive
 
 Keys = Collection[uuid.UUID]
 

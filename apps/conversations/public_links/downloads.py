@@ -26,19 +26,20 @@ from django.utils.http import content_disposition_header
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS, READ, Principal
 from apps.accounts.refusals import refusals
-from apps.record import lineage, unfinished
+from apps.accounts.requests.authentication import BadCredentials, api_key_principal
+from apps.record import lineage
 from apps.record.content import blobs, parts
 from apps.record.content.parts import media_type_of, pieces_joined
 from apps.record.error_table import plain_response
 from apps.record.errors import MissingRole, MissingScope, check_allowed
 from apps.record.events import JSON, EventType
 from apps.record.lineage import number_versions
-from apps.record.lookup import find_session
 from apps.record.models import Artifact, Context, Event
+from apps.record.reading import unfinished
+from apps.record.reading.lookup import find_session
 from parley import db
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)

@@ -17,12 +17,13 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.conversations.public_links.models import Presence, Share
-from apps.record import lineage, projection, unfinished
+from apps.record import lineage, projection
 from apps.record.content.parts import part_at, pieces_joined
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON
-from apps.record.lookup import Authors, authors_of, find_own_session, restored
 from apps.record.models import Artifact, Context, Message
+from apps.record.reading import unfinished
+from apps.record.reading.lookup import Authors, authors_of, find_own_session, restored
 from parley.db.sql import write_transaction
 
 MAX_BRANCHES = 100

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 from django.utils import timezone
 
-from apps.record import lineage, unfinished
+from apps.record import lineage
 from apps.record.content.parts import is_file, media_type_of, pieces_joined, size_of
 from apps.record.events import JSON
-from apps.record.lookup import Authors, authors_of, edit_histories
 from apps.record.models import Artifact, Context, Message
+from apps.record.reading import unfinished
+from apps.record.reading.lookup import Authors, authors_of, edit_histories
 from parley.registry import added
 
 TIME_FORMAT = "%Y-%m-%d %H:%M"

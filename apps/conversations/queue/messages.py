@@ -23,8 +23,8 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
 from apps.engine import send
-from apps.engine.questions import asking_slot, asks_approval
 from apps.engine.repeats import Sent, sent_before
+from apps.engine.turns.questions import asking_slot, asks_approval
 from apps.record.content import blobs
 from apps.record.content.composing import check_taken, compose
 from apps.record.errors import (
@@ -39,8 +39,8 @@ from apps.record.errors import (
 from apps.record.events import JSON
 from apps.record.execution import MAX_LANE
 from apps.record.ledger import Ledger
-from apps.record.lookup import check_may_use, check_may_write
 from apps.record.models import Context, Event, Message, Task, TaskState
+from apps.record.reading.lookup import check_may_use, check_may_write
 from parley import db
 from parley.db import sql
 from parley.db.sql import write_transaction

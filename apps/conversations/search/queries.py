@@ -26,8 +26,8 @@ from apps.conversations.search.models import SearchEntry, WordsField
 from apps.conversations.search.tokenizer import is_unspaced, tokenize
 from apps.record import lineage
 from apps.record.errors import InvalidParams
-from apps.record.lookup import find_session
 from apps.record.models import Context
+from apps.record.reading.lookup import find_session
 
 MAX_QUERY_LENGTH = 500  # characters of a query
 RANKED = 10_000  # entries, on PostgreSQL: of more that match, the newest

@@ -15,13 +15,14 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.agents import options as agent_options
 from apps.agents.models import Agent
-from apps.record import ledger, lookup
+from apps.record import ledger
 from apps.record.content.parts import is_blank
 from apps.record.errors import ContextNotFound, InvalidParams, KeyUsed, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, AgentSwitched, EventType, Feedback, Opening
 from apps.record.ledger import Ledger
-from apps.record.lookup import check_may_use, restored
 from apps.record.models import Context, Event
+from apps.record.reading import lookup
+from apps.record.reading.lookup import check_may_use, restored
 
 KEY_NAMESPACE = uuid.UUID("8f0b6f0e-4c0f-5f6c-9a53-0a4f6f1d7f5e")
 MAX_RATING = 5  # the best; the pages' thumbs give 5 and 1

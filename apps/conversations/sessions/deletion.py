@@ -22,12 +22,13 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations.sessions import holds
 from apps.engine import cancel
-from apps.record import ledger, lineage, lookup, notifications
+from apps.record import ledger, lineage
 from apps.record.errors import ContextNotFound, Refusal
 from apps.record.events import EventType
-from apps.record.lookup import DamagedArchive
 from apps.record.models import Artifact, Context, ContextQuerySet, Event, Message, Task
 from apps.record.projection import tombstone_of
+from apps.record.reading import lookup, notifications
+from apps.record.reading.lookup import DamagedArchive
 from parley.db import sql
 from parley.db.sql import write_transaction
 from parley.registry import added

@@ -10,9 +10,9 @@ from django.db.models import Case, Count, Exists, F, OuterRef, Q, Subquery, Valu
 
 from apps.accounts.principals import Principal
 from apps.conversations.sessions import deletion
-from apps.record import lookup
 from apps.record.errors import ContextNotFound
 from apps.record.models import FAMILY, INTERRUPTED_STATES, UNFINISHED_STATES, Context, ContextQuerySet, Segment, Task
+from apps.record.reading import lookup
 
 IS_ARCHIVED = Case(When(archived_at=None, then=Value(0)), default=Value(1))
 IS_BRANCH = Case(When(id=F("family"), then=Value(0)), default=Value(1))

@@ -11,8 +11,8 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.conversations.sessions.models import SessionMark
 from apps.record.errors import ContextNotFound
-from apps.record.lookup import find_session
 from apps.record.models import Context, ContextQuerySet, Message
+from apps.record.reading.lookup import find_session
 from parley.db.sql import write_transaction
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from agentkit.emissions import Usage
+from agentkit.content.emissions import Usage
 from agentkit.llm import has_model
 from agentkit.llm.models import import_in_thread, open_model
 from agentkit.runner import contained
-from apps.engine.assignment import spends_for
 from apps.engine.queue import Lane
-from apps.engine.recorder import count_usage
+from apps.engine.turns.assignment import spends_for
+from apps.engine.turns.recorder import count_usage
 from apps.installation import current
 from apps.record import ledger, lineage
 from apps.record.content.parts import words_of

@@ -25,7 +25,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.conversations.uploads.models import Upload
 from apps.record.content import blobs, parts
 from apps.record.content.parts import HEAD_BYTES, safe_file_name

@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import apps.credentials.models
 import django.core.validators
 import django.db.models.deletion
@@ -38,7 +38,7 @@ class Migration(migrations.Migration):
                         ('token_url', models.CharField(blank=True, max_length=2000, validators=[apps.credentials.models.check_url], verbose_name='token URL')),
                         ('revocation_url', models.CharField(blank=True, help_text='Called when people disconnect.', max_length=2000, validators=[apps.credentials.models.check_url], verbose_name='revocation URL')),
                         ('client_id', models.CharField(max_length=500, verbose_name='client ID')),
-                        ('client_secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='Empty for a public client.')),
+                        ('client_secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='Empty for a public client.')),
                         ('secret_in_body', models.BooleanField(default=False, help_text='Send the client secret in the form instead of by HTTP Basic.')),
                         ('scopes', models.CharField(blank=True, help_text='With spaces between.', max_length=2000)),
                         ('hosts', models.CharField(blank=True, help_text='Where agents may send the token, with spaces between, such as api.example.org.', max_length=1000, validators=[django.core.validators.RegexValidator('^[a-z0-9._-]+(:\\d+)?( [a-z0-9._-]+(:\\d+)?)*\\Z', 'Write host names, such as api.example.org.')])),
@@ -57,8 +57,8 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('service', models.CharField(max_length=100)),
                         ('auth_type', models.CharField(choices=[('api_key', 'API key'), ('bearer', 'access token'), ('basic', 'name and password')], max_length=10, verbose_name='kind')),
-                        ('username', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
-                        ('secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='Empty once it was revoked.')),
+                        ('username', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='Empty once it was revoked.')),
                         ('given_at', models.DateTimeField(default=django.utils.timezone.now)),
                         ('last_used_at', models.DateTimeField(blank=True, null=True, verbose_name='last used')),
                         ('revoked_at', models.DateTimeField(blank=True, null=True, verbose_name='revoked')),
@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
                         ('user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='credentials', to=settings.AUTH_USER_MODEL)),
                         ('expires_at', models.DateTimeField(blank=True, help_text='When the access token is renewed, shortly before its end.', null=True, verbose_name='expires')),
                         ('lapsed_at', models.DateTimeField(blank=True, help_text='When the service refused to renew it.', null=True, verbose_name='needs connecting since')),
-                        ('refresh_token', apps.accounts.encryption.EncryptedTextField(blank=True, db_default='', default='', editable=False)),
+                        ('refresh_token', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, db_default='', default='', editable=False)),
                         ('renewing_until', models.DateTimeField(editable=False, help_text='Until then, one run alone may use the refresh token.', null=True)),
                         ('oauth_service', models.ForeignKey(blank=True, db_index=False, help_text='Where the secret is an access token that its owner got by connecting.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='credentials', to='credentials.oauthservice')),
                     ],

@@ -21,13 +21,13 @@ from apps.engine import cancel
 from apps.engine.repeats import Sent
 from apps.engine.send import send
 from apps.engine.worker import current_worker
-from apps.record import feed
 from apps.record.content import blobs
 from apps.record.content.composing import compose, parts_of
 from apps.record.errors import TaskNotCancelable
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Task
+from apps.record.reading import feed
 from parley import db
 
 CLAIM_POLL_SECONDS = 0.5

@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import apps.installation.models
 import django.core.validators
 import django.db.models.deletion
@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
                         ('slug', models.CharField(help_text='Agents name a model of this connection as MODEL@SHORT-NAME.', max_length=40, unique=True, validators=[django.core.validators.RegexValidator('^[a-z][a-z0-9-]*\\Z', 'Use lower-case letters, digits and hyphens, with a letter first.')], verbose_name='short name')),
                         ('provider', models.CharField(choices=[('openai', 'OpenAI'), ('anthropic', 'Anthropic'), ('google', 'Google'), ('ollama', 'Ollama'), ('vllm', 'vLLM'), ('other', 'Another OpenAI-compatible endpoint')], default='other', max_length=12)),
                         ('base_url', models.CharField(help_text='The address of the API without /chat/completions. It usually ends with /v1.', max_length=500, validators=[apps.installation.models.check_base_url], verbose_name='base URL')),
-                        ('api_key', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, validators=[apps.installation.models.check_key], verbose_name='API key')),
+                        ('api_key', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, validators=[apps.installation.models.check_key], verbose_name='API key')),
                         ('model', models.CharField(help_text='For agents that name no model.', max_length=200, verbose_name='default model')),
                         ('offers', models.JSONField(blank=True, default=list, verbose_name='models and prices')),
                         ('found', models.JSONField(blank=True, default=list, editable=False)),
@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
                         ('description', models.CharField(blank=True, help_text='What its tools do, for people who choose it.', max_length=200)),
                         ('url', models.CharField(max_length=2000, unique=True, validators=[apps.installation.models.check_base_url], verbose_name='URL')),
                         ('header', models.CharField(default='Authorization', max_length=100, validators=[django.core.validators.RegexValidator('^[A-Za-z0-9-]+\\Z', 'Write the name of a header, such as Authorization.')])),
-                        ('secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text="The header's value, for the agents of everybody.")),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text="The header's value, for the agents of everybody.")),
                     ],
                     options={
                         'verbose_name': 'tool server',

@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import apps.notifications.models
 import django.db.models.deletion
 import django.utils.timezone
@@ -30,21 +30,21 @@ class Migration(migrations.Migration):
                     name='PushKey',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('private', apps.accounts.encryption.EncryptedTextField(editable=False, help_text='PEM.')),
+                        ('private', apps.accounts.secrets.encryption.EncryptedTextField(editable=False, help_text='PEM.')),
                         ('public', models.CharField(help_text='An uncompressed P-256 point, in URL-safe base64.', max_length=100)),
                     ],
                 ),
                 migrations.CreateModel(
                     name='Channel',
                     fields=[
-                        ('secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
-                        ('previous_secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('previous_secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
                         ('previous_until', models.DateTimeField(blank=True, editable=False, help_text='Until when the secret before the last rotation signs, too.', null=True)),
                         ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                         ('type', models.CharField(choices=[('mail', 'E-mail'), ('push', 'Browser'), ('webhook', 'Webhook'), ('slack', 'Slack')], max_length=8)),
                         ('name', models.CharField(blank=True, max_length=120)),
-                        ('url', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text="Of a webhook, Slack, or a browser's push service.")),
-                        ('push_keys', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='JSON with p256dh and auth.')),
+                        ('url', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text="Of a webhook, Slack, or a browser's push service.")),
+                        ('push_keys', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='JSON with p256dh and auth.')),
                         ('url_hash', models.CharField(blank=True, editable=False, help_text='SHA-256, so that it is unique.', max_length=64)),
                         ('kinds', models.JSONField(default=apps.notifications.models.every_kind, help_text='Of what it is told.')),
                         ('agents', models.JSONField(blank=True, default=dict, help_text='The same for some agents, by their keys.')),
@@ -95,8 +95,8 @@ class Migration(migrations.Migration):
                     name='WebhookSigning',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
-                        ('previous_secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
+                        ('previous_secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False)),
                         ('previous_until', models.DateTimeField(blank=True, editable=False, help_text='Until when the secret before the last rotation signs, too.', null=True)),
                         ('rotated_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                         ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='webhook_signing', to=settings.AUTH_USER_MODEL)),

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, NotSupportedError, connection
 from django.db.utils import ConnectionHandler
 
-from apps.accounts.encryption import encrypted_fields, unreadable
-from apps.engine import isolation
+from apps.accounts.secrets.encryption import encrypted_fields, unreadable
+from apps.engine.turns import isolation
 from apps.housekeeping import processes
 from apps.housekeeping.models import PeriodicJob, ServerProcess
 from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning

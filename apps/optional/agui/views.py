@@ -36,10 +36,11 @@ from apps.engine import cancel
 from apps.engine.repeats import Sent, sent_before
 from apps.engine.send import send
 from apps.limits import current as limits
-from apps.record import lookup, wire
+from apps.record import wire
 from apps.record.errors import InvalidParams, MethodNotAllowed, TaskNotCancelable, check_allowed
 from apps.record.events import JSON
 from apps.record.models import TaskState
+from apps.record.reading import lookup
 from parley import db
 
 RESOURCE = "/agui"

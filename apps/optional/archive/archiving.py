@@ -27,8 +27,8 @@ from apps.record.content import blobs
 from apps.record.errors import UnsupportedOperation
 from apps.record.execution import Accepted, Run
 from apps.record.ledger import ContextIsCold, lock_context
-from apps.record.lookup import DamagedArchive, restored
 from apps.record.models import ColdKey, Context, ContextQuerySet, Segment, Task
+from apps.record.reading.lookup import DamagedArchive, restored
 from parley.db import sql
 from parley.db.sql import write_transaction
 from parley.registry import added

@@ -26,10 +26,10 @@ from django.core.files.storage import default_storage
 from django.db import models
 from typing_extensions import TypedDict
 
-from apps.accounts.encryption import EncryptedTextField
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.record.events import JSON
-from apps.record.lookup import DamagedArchive
 from apps.record.models import Context, Event, Message, Task
+from apps.record.reading.lookup import DamagedArchive
 
 ROOTS: tuple[type[models.Model], ...] = (Event, Task, Message)
 FORMAT, VERSION = "parley-session", 1

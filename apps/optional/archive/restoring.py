@@ -15,8 +15,8 @@ from apps.optional.archive import file_format
 from apps.record.chain import problem_of_own_events
 from apps.record.events import JSON
 from apps.record.ledger import ContextIsCold, lock_context
-from apps.record.lookup import DamagedArchive
 from apps.record.models import ColdKey, Context, Message, Segment, Task
+from apps.record.reading.lookup import DamagedArchive
 from parley.db import sql
 from parley.db.sql import write_transaction
 

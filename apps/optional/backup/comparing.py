@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from apps.optional.backup.database import Progress
-from apps.record.lookup import DamagedArchive
 from apps.record.models import Context
 from apps.record.projection import differences
+from apps.record.reading.lookup import DamagedArchive
 from parley.registry import LeftOut, added
 
 SHOWN = 50  # differences

@@ -15,7 +15,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.files.storage import Storage, default_storage
 from django.db import DEFAULT_DB_ALIAS, IntegrityError, transaction
 
-from apps.accounts.encryption import keyring
+from apps.accounts.secrets.encryption import keyring
 from apps.optional.backup import files
 from apps.optional.backup.container import (
     MANIFEST,

@@ -23,8 +23,8 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.duration import duration_iso_string
 
-from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import CacheEntry, UsedNonce
+from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.conversations.search import indexing
 from apps.conversations.search.models import WordsField
 from apps.conversations.uploads.models import Upload

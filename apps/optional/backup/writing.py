@@ -17,7 +17,7 @@ from typing import IO, cast
 from django.conf import settings
 from django.core.files.storage import default_storage
 
-from apps.accounts.encryption import is_encrypted, key_id_of
+from apps.accounts.secrets.encryption import is_encrypted, key_id_of
 from apps.optional.backup import files
 from apps.optional.backup.container import (
     FORMAT,

@@ -28,12 +28,12 @@ from apps.accounts.errors import Refusal
 from apps.accounts.models import User, Workspace, person_of
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
-from apps.agents import identity
+from apps.agents.identities import identity
+from apps.agents.identities.signing import signer_of
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
-from apps.agents.signing import signer_of
 from apps.record.content import strict_json
-from apps.remote import cards
+from apps.remote.agent_cards import cards
 from apps.remote.federation import tokens
 from apps.remote.federation.tokens import BadPeerToken
 from apps.remote.identity.did_web import Unresolved, resolver

@@ -13,12 +13,13 @@ from django.utils import timezone
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.agents import cards as own_cards
-from apps.agents import signing
+from apps.agents.identities import signing
+from apps.agents.identities.signing import BadSignature
 from apps.agents.models import CLOSED, Agent
-from apps.agents.signing import BadSignature
 from apps.optional.federation import pairing
 from apps.optional.federation.pairing import AGENTS_PATH, PairingRefused, PeerRefuses
-from apps.remote import cards, registration
+from apps.remote import registration
+from apps.remote.agent_cards import cards
 from apps.remote.errors import RemoteError
 from apps.remote.federation import tokens
 from apps.remote.federation.tokens import SYNC

@@ -9,10 +9,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from apps.accounts import quotas
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import ANONYMOUS
-from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.requests import quotas
+from apps.accounts.requests.quotas import QuotaExceeded
 from apps.optional.federation import pairing, sync
 from apps.optional.federation.pairing import PairingRefused
 from apps.record.content import strict_json

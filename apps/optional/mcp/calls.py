@@ -27,12 +27,12 @@ from apps.optional.mcp import forms, resources, tools
 from apps.optional.mcp.forms import ANSWER
 from apps.optional.mcp.protocol import Call, McpError, invalid
 from apps.optional.mcp.tools import CANCEL_TASK, GET_TASK, Arguments, TaskArgument
-from apps.record import lookup
 from apps.record.content import json_schema
 from apps.record.error_table import sentence_of
 from apps.record.errors import InvalidParams, Refusal
 from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
+from apps.record.reading import lookup
 from parley import db
 
 RELATED_TASK = "io.modelcontextprotocol/related-task"

@@ -22,7 +22,7 @@ from apps.record.content import blobs
 from apps.record.content.parts import media_type_of, size_of
 from apps.record.events import JSON
 from apps.record.models import Artifact, Task
-from apps.record.unfinished import find_artifact
+from apps.record.reading.unfinished import find_artifact
 
 TEMPLATE = "parley://tasks/{task}/artifacts/{artifact}/{part}"
 URI = re.compile(

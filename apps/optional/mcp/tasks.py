@@ -11,9 +11,10 @@ from apps.doors.turns import words_of
 from apps.engine import cancel
 from apps.optional.mcp.calls import Turn, tool_of, turn_of
 from apps.optional.mcp.protocol import Call
-from apps.record import lookup, wire
+from apps.record import wire
 from apps.record.errors import TaskNotCancelable
 from apps.record.models import Task, TaskState
+from apps.record.reading import lookup
 
 STATUS: dict[TaskState, types.TaskStatus] = {
     TaskState.SUBMITTED: "working",

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from apps.a2a import http
 from apps.a2a.http import AuthenticatedRequest, json_response
-from apps.accounts import bodies, challenges
 from apps.accounts.principals import READ, WRITE
+from apps.accounts.requests import bodies, challenges
 from apps.agents.models import AgentNotFound
 from apps.doors.callers import authenticate_caller, recheck, with_agent
 from apps.limits import current as limits

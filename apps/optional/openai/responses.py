@@ -29,10 +29,11 @@ from apps.optional.openai import serving, threads
 from apps.optional.openai.errors import NothingToCancel, ResponseNotFound
 from apps.optional.openai.requests import ResponseRequest
 from apps.optional.openai.serving import Turn
-from apps.record import lookup, wire
+from apps.record import wire
 from apps.record.errors import InvalidParams, TaskNotCancelable, TaskNotFound
 from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
+from apps.record.reading import lookup
 from parley import db
 
 RESPONSE_ID = re.compile(r"resp_([0-9a-f]{32})_(\d{1,18})", re.ASCII)

@@ -19,7 +19,7 @@ from apps.agents.models import Agent
 from apps.doors.clients import json_or_text, results_message
 from apps.engine import accept, activity
 from apps.optional.openai.requests import Content, Message, named, parts_of, spoken, user_message
-from apps.record import ledger, lineage, lookup
+from apps.record import ledger, lineage
 from apps.record.content import blobs
 from apps.record.content.parts import words_of
 from apps.record.content.strict_json import digest_of
@@ -28,6 +28,7 @@ from apps.record.events import JSON, EventType, Imported
 from apps.record.execution import Accepted
 from apps.record.models import Context, Task
 from apps.record.models import Message as Recorded
+from apps.record.reading import lookup
 
 UNNAMED = "-"  # a message without an id yet
 COPIED: Imported = {"source": "client"}  # of what a client says was said

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.agents import identity
+from apps.agents.identities import identity
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Shape
 from apps.api.framework.views import Operations
@@ -18,8 +18,8 @@ from apps.api.shapes import JSON
 from apps.conversations.api.artifacts import ARTIFACT
 from apps.optional.signing import signatures
 from apps.optional.signing.models import Verdict, Vouch
-from apps.record import unfinished
 from apps.record.models import Artifact
+from apps.record.reading import unfinished
 
 RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned", Verdict.PENDING: "pending"}
 """What a verdict comes to; any other is `invalid`."""

@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import path
 
-from apps.agents import identity
+from apps.agents.identities import identity
 from apps.conversations.pages.artifacts import artifact_or_404, artifact_url
 from apps.conversations.pages.urls import ARTIFACT
 from apps.optional.signing import signatures

@@ -15,14 +15,14 @@ from typing import Any
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.agents import signing
-from apps.agents.signing import BadSignature
+from apps.agents.identities import signing
+from apps.agents.identities.signing import BadSignature
 from apps.optional.signing.models import ForeignSignature, Verdict, Vouch
 from apps.optional.signing.signatures import STATEMENT_ERRORS, foreign_part_statement, statement
 from apps.record.content.strict_json import canonical
 from apps.record.execution import Run
 from apps.record.runs import add_note
-from apps.remote import cards
+from apps.remote.agent_cards import cards
 from apps.remote.execution import cancellation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.identity import did_web

@@ -21,10 +21,11 @@ from django.urls import Resolver404, resolve
 from django.utils import timezone
 from rfc8785 import CanonicalizationError
 
-from apps.accounts.encryption import CannotDecrypt
-from apps.agents import cards, identity, signing
+from apps.accounts.secrets.encryption import CannotDecrypt
+from apps.agents import cards
+from apps.agents.identities import identity, signing
+from apps.agents.identities.signing import BadSignature, signer_of
 from apps.agents.models import Agent, SigningKey
-from apps.agents.signing import BadSignature, signer_of
 from apps.optional.signing.models import ForeignSignature, Verdict
 from apps.record import wire
 from apps.record.content import blobs

@@ -18,8 +18,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import quotas
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.requests import quotas
 from apps.api.framework.resources import ModelShape, ResourceViewSet
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Query, Shape
@@ -42,8 +42,8 @@ from apps.optional.transfers.importing import Import, Outcome, import_file, prev
 from apps.optional.transfers.models import Export
 from apps.record import lineage
 from apps.record.content import blobs
-from apps.record.lookup import find_session
 from apps.record.models import Context, Message
+from apps.record.reading.lookup import find_session
 from parley import db
 
 MAX_EVENTS = 100_000  # of an exported session

@@ -32,8 +32,8 @@ from apps.payments.models import PaymentBudget
 from apps.record import lineage
 from apps.record.content.parts import pieces_joined
 from apps.record.events import JSON, EventType
-from apps.record.lookup import DamagedArchive, restored
 from apps.record.models import Context, ContextQuerySet, Message
+from apps.record.reading.lookup import DamagedArchive, restored
 from apps.remote.models import RemoteCredential
 
 log = logging.getLogger("parley.export")

@@ -30,8 +30,8 @@ from apps.record.content.parts import HEAD_BYTES, is_blank, media_type_fields, s
 from apps.record.content.rendering import shortened_title
 from apps.record.errors import StorageFull
 from apps.record.events import DATED, JSON, EventType, Opening
-from apps.record.lookup import check_may_use
 from apps.record.models import MAX_TITLE, Context
+from apps.record.reading.lookup import check_may_use
 from parley.db.sql import write_transaction
 
 KEY_NAMESPACE = uuid.UUID("b7b1bb1d-8bb2-5b52-8d7e-1f64a5a8c6a1")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import unquote_to_bytes
 
-from agentkit.zips import BadZip, Zip
+from agentkit.content.zips import BadZip, Zip
 from apps.record.errors import InvalidParams
 
 MAX_FILE_BYTES = 50 * 1024**2  # of JSON, unpacked

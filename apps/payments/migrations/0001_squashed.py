@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import apps.payments.models
 import datetime
 import django.core.validators
@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
                         ('period_limit', models.PositiveBigIntegerField(help_text='Also in the smallest unit.', validators=[django.core.validators.MinValueValidator(1)], verbose_name='most in a period')),
                         ('period', models.CharField(choices=[('day', 'Day'), ('month', 'Month')], default='day', help_text='Periods begin in UTC.', max_length=5)),
                         ('wallet', models.CharField(help_text='The URL of a service that signs payments. Parley has no keys of its own.', max_length=500, validators=[apps.payments.models.check_wallet])),
-                        ('secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='Sent to the wallet as a bearer token.')),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='Sent to the wallet as a bearer token.')),
                         ('spent', models.PositiveBigIntegerField(default=0, editable=False)),
                         ('period_began', models.DateField(default=datetime.date(1, 1, 1), editable=False)),
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
@@ -66,7 +66,7 @@ class Migration(migrations.Migration):
                         ('state', models.CharField(choices=[('due', 'being paid'), ('paid', 'Paid'), ('unknown', 'perhaps paid'), ('failed', 'not paid'), ('declined', 'left to people')], default='due', max_length=8)),
                         ('reason', models.CharField(blank=True, help_text='Why it was not paid.', max_length=1000)),
                         ('authorization', models.CharField(blank=True, help_text='Digest of what the wallet signed.', max_length=64)),
-                        ('sealed', apps.accounts.encryption.EncryptedTextField(editable=False, null=True)),
+                        ('sealed', apps.accounts.secrets.encryption.EncryptedTextField(editable=False, null=True)),
                         ('receipt', models.JSONField(null=True)),
                         ('tries', models.PositiveSmallIntegerField(default=0)),
                         ('next_try_at', models.DateTimeField(default=django.utils.timezone.now)),

@@ -20,10 +20,10 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts import quotas
 from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.principals import READ
+from apps.accounts.requests import quotas
 from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
 from apps.api.framework.policies import encode_json

@@ -16,10 +16,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentkit.messages import is_file
-from apps.accounts import quotas
+from agentkit.content.messages import is_file
 from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
+from apps.accounts.requests import quotas
 from apps.api.framework.resources import ResourceViewSet
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
@@ -30,17 +30,18 @@ from apps.conversations.api.tasks import tasks_json
 from apps.engine.accept import Receipt
 from apps.engine.send import wait_until_settled
 from apps.limits import current as limits
-from apps.plans import person, registry, runs
+from apps.plans import person, registry
 from apps.plans.api.plans import PICTURE, picture
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.pictures import gantt_svg, graph_svg
 from apps.plans.progress import Progress, run_gantt, run_graph, shown_task, waiting_reasons
-from apps.record import lookup
+from apps.plans.running import runs
 from apps.record.content.composing import check_taken
 from apps.record.content.parts import MAX_TEXT, words_of
 from apps.record.errors import InvalidFields
 from apps.record.models import Artifact, Task, TaskState
+from apps.record.reading import lookup
 from parley import db
 
 NEWEST_FIRST = ("-created_at", "-id")

@@ -19,8 +19,8 @@ from unfold.widgets import (
 
 from apps.accounts.resources import NotNeeded
 from apps.engine.claim import give_back
-from apps.engine.delegation import principal_of
 from apps.engine.send import accept_and_publish, run_again
+from apps.engine.turns.delegation import principal_of
 from apps.operators.bulk import Doing, RowAction, register
 from apps.record.content import schema_forms
 from apps.record.content.composing import compose, parts_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import filetype
 
-from agentkit.messages import guessed_media_type
+from agentkit.content.messages import guessed_media_type
 from apps.accounts.errors import NotFound
 
 JSON = dict[str, Any]

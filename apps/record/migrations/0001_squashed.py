@@ -5,7 +5,7 @@ the same statement. Deleting a task is allowed. Events of a context that `record
 to another context as they are. A migration that rebuilds one of the tables on SQLite has to install its triggers again.
 """
 
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.utils.timezone
@@ -447,7 +447,7 @@ class Migration(migrations.Migration):
                         ('asset', models.CharField(blank=True, db_default='', default='', max_length=200)),
                         ('network', models.CharField(blank=True, db_default='', default='', max_length=200)),
                         ('pay_to', models.CharField(blank=True, db_default='', default='', max_length=200, verbose_name='to')),
-                        ('sealed', apps.accounts.encryption.EncryptedTextField(editable=False, null=True)),
+                        ('sealed', apps.accounts.secrets.encryption.EncryptedTextField(editable=False, null=True)),
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('state', 'unknown')), fields=('task',), name='one_unknown_payment_per_task')],

@@ -40,9 +40,9 @@ from apps.operators.actions import ActingAdmin
 from apps.operators.bulk import ACTIONS
 from apps.remote import registration
 from apps.remote.admin.health import HealthPanel
+from apps.remote.agent_cards.card_shapes import is_supported
+from apps.remote.agent_cards.cards import card_origin
 from apps.remote.authentication import credentials
-from apps.remote.card_shapes import is_supported
-from apps.remote.cards import card_origin
 from apps.remote.models import Checkup, RemoteAgent, SignatureStatus
 from apps.remote.registration import APPROVE, DECLINE, REFRESH, REMOTE_AGENTS, RefreshOutcome
 from parley.db.sql import write_transaction

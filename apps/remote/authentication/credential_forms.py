@@ -12,10 +12,10 @@ from django.views.decorators.debug import sensitive_variables
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.remote.agent_cards.cards import is_unencrypted
 from apps.remote.authentication import credentials
 from apps.remote.authentication.credentials import FIELDS, CredentialChoice, Field
 from apps.remote.authentication.security_schemes import Scheme
-from apps.remote.cards import is_unencrypted
 from apps.remote.models import RemoteCredential
 
 NOT_REQUIRED = "The agent's card does not ask for this any more."

@@ -22,13 +22,13 @@ from agentkit import AuthRequired, Rejected
 from agentkit.outcomes import MAX_SERVICE_LENGTH, AuthType
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
+from apps.accounts.secrets.encryption import CannotDecrypt
 from apps.agents.models import Agent, AgentVersion
 from apps.credentials import requests
-from apps.remote import cards
+from apps.remote.agent_cards import cards
 from apps.remote.authentication import security_schemes
 from apps.remote.authentication.http_auth import CookieKey, HeaderKey, QueryKey, RequestSigner, Signer, SigningAuth
 from apps.remote.authentication.oauth2 import ClientTokenSigner

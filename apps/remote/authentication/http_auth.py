@@ -9,10 +9,10 @@ from typing import NoReturn, Protocol
 
 import httpx
 
-from apps.accounts import request_signatures
-from apps.agents.identity import did_of
-from apps.agents.signing import signer_of
-from apps.remote.cards import origin_of
+from apps.accounts.secrets import request_signatures
+from apps.agents.identities.identity import did_of
+from apps.agents.identities.signing import signer_of
+from apps.remote.agent_cards.cards import origin_of
 from apps.remote.errors import WrongOrigin
 from parley import db
 

@@ -17,8 +17,8 @@ import httpx
 from django.utils import timezone
 
 from apps.credentials.oauth import TOKEN_TEXT, lifetime
+from apps.remote.agent_cards.cards import origin_of
 from apps.remote.authentication.security_schemes import Scheme
-from apps.remote.cards import origin_of
 from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable
 from apps.remote.models import RemoteCredential
 from parley import db, outbound

@@ -11,7 +11,7 @@ from typing import Any
 
 from a2a.types import AgentCard, AgentSkill, SecurityRequirement, SecurityScheme
 
-from apps.remote.cards import chosen_origin, is_unencrypted, origin_of
+from apps.remote.agent_cards.cards import chosen_origin, is_unencrypted, origin_of
 from apps.remote.models import LONGEST_SCHEME_NAME, RemoteCredential
 
 Kind = RemoteCredential.Kind

@@ -18,9 +18,9 @@ from django.conf import settings
 from opentelemetry.trace import SpanKind
 
 from agentkit import AuthRequired, Completed, Failed, InputRequired, Outcome, TaskContext
-from apps.engine.assignment import Assignment, ReleaseSlot
-from apps.engine.recorder import RecordLost
-from apps.engine.turn import AgentUnavailable
+from apps.engine.turns.assignment import Assignment, ReleaseSlot
+from apps.engine.turns.recorder import RecordLost
+from apps.engine.turns.turn import AgentUnavailable
 from apps.record.events import JSON
 from apps.record.runs import LeaseLost
 from apps.remote import a2a_client, circuit_breaker

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from apps.engine import payments
-from apps.engine.assignment import Assignment
+from apps.engine.turns import payments
+from apps.engine.turns.assignment import Assignment
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
 from apps.record.execution import Run

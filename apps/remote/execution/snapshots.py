@@ -22,9 +22,9 @@ from agentkit import ReferencedTask
 from apps.agents import cards
 from apps.agents.options import options_extension
 from apps.conversations.public_links.downloads import MEDIA_TYPE
-from apps.engine import payments
 from apps.engine.accept import DEPENDS_ON
-from apps.engine.assignment import Assignment
+from apps.engine.turns import payments
+from apps.engine.turns.assignment import Assignment
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.events import JSON

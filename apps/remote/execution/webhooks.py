@@ -18,10 +18,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.views.decorators.csrf import csrf_exempt
 
-from apps.accounts import quotas
 from apps.accounts.principals import ANONYMOUS
-from apps.record import notifications
+from apps.accounts.requests import quotas
 from apps.record.error_table import plain_response
+from apps.record.reading import notifications
 from parley import db
 
 JSON = dict[str, Any]

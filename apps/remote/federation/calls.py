@@ -6,10 +6,10 @@ import hashlib
 
 from django.utils import timezone
 
-from apps.accounts.authentication import BadCredentials
 from apps.accounts.models import User
 from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE, Principal
+from apps.accounts.requests.authentication import BadCredentials
 from apps.agents.models import Agent
 from apps.remote.federation import tokens
 from apps.remote.federation.tokens import BadPeerToken, PeerToken

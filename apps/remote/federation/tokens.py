@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 
 from apps.accounts.models import User
-from apps.agents import identity, signing
-from apps.agents.signing import BadSignature, signer_of
+from apps.agents.identities import identity, signing
+from apps.agents.identities.signing import BadSignature, signer_of
 from apps.remote.models import Peer
 from parley import db
 

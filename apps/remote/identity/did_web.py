@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from apps.record.content import strict_json
-from apps.remote import cards
+from apps.remote.agent_cards import cards
 from parley import outbound
 from parley.outbound import Limits
 

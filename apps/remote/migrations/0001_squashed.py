@@ -1,4 +1,4 @@
-import apps.accounts.encryption
+import apps.accounts.secrets.encryption
 import django.db.models.deletion
 import django.utils.timezone
 from django.conf import settings
@@ -69,7 +69,7 @@ class Migration(migrations.Migration):
                         ('keys', models.JSONField(default=list, editable=False, help_text='Its pinned public keys (JWK), each with its kid.')),
                         ('state', models.CharField(choices=[('invited', 'Waits for the other side'), ('paired', 'Paired'), ('revoked', 'Revoked here'), ('ended', 'Revoked by the other side')], default='invited', editable=False, max_length=10)),
                         ('passes_names', models.BooleanField(default=False, help_text='Tell it the names of the people who use its agents.', verbose_name='tell it names')),
-                        ('code', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='The secret of an unused code.')),
+                        ('code', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='The secret of an unused code.')),
                         ('code_until', models.DateTimeField(editable=False, null=True, verbose_name='code expires')),
                         ('salt', models.CharField(blank=True, editable=False, help_text='For pseudonyms of our people.', max_length=64)),
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
@@ -172,10 +172,10 @@ class Migration(migrations.Migration):
                         ('scheme', models.CharField(help_text="Its name in the card's securitySchemes.", max_length=200)),
                         ('is_personal', models.BooleanField(default=False, verbose_name='each person brings their own')),
                         ('kind', models.CharField(blank=True, choices=[('api_key', 'API key'), ('bearer', 'access token'), ('basic', 'name and password'), ('client', 'OAuth2 client')], max_length=10)),
-                        ('secret', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='JSON: the fields of the kind.')),
+                        ('secret', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='JSON: the fields of the kind.')),
                         ('origin', models.CharField(blank=True, help_text='Where it is sent, and nowhere else.', max_length=300)),
                         ('issuer', models.CharField(blank=True, help_text="Where an OAuth2 client's secret is sent instead.", max_length=300)),
-                        ('token', apps.accounts.encryption.EncryptedTextField(blank=True, editable=False, help_text='JSON: what the issuer gave last.')),
+                        ('token', apps.accounts.secrets.encryption.EncryptedTextField(blank=True, editable=False, help_text='JSON: what the issuer gave last.')),
                         ('token_until', models.DateTimeField(blank=True, editable=False, null=True)),
                         ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                         ('updated_at', models.DateTimeField(default=django.utils.timezone.now, editable=False, help_text='When the secret was given.')),

@@ -17,7 +17,7 @@ from apps.agents import cards, options
 from apps.agents.intake import intake_of
 from apps.agents.media_types import Intake
 from apps.agents.models import Agent, AgentStats, in_words
-from apps.conversations.pages import addressing
+from apps.conversations.pages.session import addressing
 from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentkit.content.messages import Message, data_part, text_part
 from agentkit.context import BOOKMARK, TaskContext
-from agentkit.messages import Message, data_part, text_part
 from agentkit.outcomes import InputRequired
 from agentkit.slots import without_references
 from agentkit.tools import NEEDS, Policy, ToolKind

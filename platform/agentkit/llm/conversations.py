@@ -39,12 +39,12 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from agentkit.clients import CallClient, Client, ClientCall, in_words
+from agentkit.content.messages import File, Message
 from agentkit.context import BOOKMARK, CallsWait, Suspended, TaskContext
 from agentkit.errors import UnreadableContent
 from agentkit.llm import approvals
 from agentkit.llm.approvals import Gate
 from agentkit.llm.reading import FILE_CHARACTERS, IMAGES, USUAL, FileText, NoText, Sight, file_text
-from agentkit.messages import File, Message
 from agentkit.tools import ToolKind
 from agentkit.turns import Thread
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agentkit.messages import File
-from agentkit.zips import Zip
+from agentkit.content.messages import File
+from agentkit.content.zips import Zip
 
 PDF = "application/pdf"
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")

@@ -24,6 +24,7 @@ from pydantic_ai.messages import BinaryContent, ToolReturn
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
+from agentkit.content.messages import Message
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.llm import approvals
 from agentkit.llm.approvals import Gate
@@ -31,7 +32,6 @@ from agentkit.llm.conversations import Spotlight, call_key, recordable, words_of
 from agentkit.llm.models import import_in_thread, surroundings
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.llm.tools import Tool as AnyTool
-from agentkit.messages import Message
 from agentkit.runner import contained
 from agentkit.tools import ToolFunction, ToolKind, ToolTraits, traits_of
 

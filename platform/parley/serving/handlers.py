@@ -26,10 +26,10 @@ from django.http.request import split_domain_port, validate_host
 from django.http.response import HttpResponseBase
 from django.urls import ResolverMatch, resolve, set_script_prefix
 
-from apps.accounts import bodies
-from apps.accounts.authentication import session_user
-from apps.accounts.bodies import BodyTooSlow, IncomingBody
 from apps.accounts.principals import ANONYMOUS, Principal, address_key
+from apps.accounts.requests import bodies
+from apps.accounts.requests.authentication import session_user
+from apps.accounts.requests.bodies import BodyTooSlow, IncomingBody
 from parley import db
 from parley.serving import error_responses
 from parley.serving.error_responses import ErrorResponse
@@ -215,7 +215,8 @@ async def handle_async(scope: Scope, receive: Receive, send: Send, *, pages: App
 
     `pages` handles the paths of other views.
     Django's handler keeps a thread and a database connection for each request, even one that waits for minutes. These
-    views need neither: they use `db`, and check credentials themselves, before they receive a body (`accounts.bodies`).
+    views need neither: they use `db`, and check credentials themselves before they receive a body
+    (`accounts.requests.bodies`).
     """
     if pages is not None and not ASYNC_PATH.match(scope["path"]):
         await pages(scope, receive, send)

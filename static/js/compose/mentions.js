@@ -3,7 +3,7 @@ import { h } from "../dom.js";
 import { agentsFor, slugOf } from "../shell/agents.js";
 
 const TYPED = /(^|\s)@([a-z0-9-]*)$/i; // before the cursor
-const LEADING = /^\s*@([a-z0-9][a-z0-9-]*)(?=\s|$)/; // as in `apps/conversations/pages/addressing.py`
+const LEADING = /^\s*@([a-z0-9][a-z0-9-]*)(?=\s|$)/; // as in `apps/conversations/pages/session/addressing.py`
 const MOST = 8;
 
 export class Mentions {

@@ -147,7 +147,7 @@ function known({ name, size, type }) {
   return { name, size, type };
 }
 
-/** As the server draws it (`conversations/pages/messages.py`), with its actions while it waits. */
+/** As the server draws it (`conversations/pages/session/messages.py`), with its actions while it waits. */
 function drawn({ messageId, text, files, waits }) {
   const words = text && h("div", { class: "prose", dir: "auto" }, h("p", { class: "verbatim" }, text));
   const chips = files.length > 0 && h("div", { class: "chips" }, files.map(chip));

@@ -1,4 +1,4 @@
-// What a page knows of its conversation: what the server fetched, and the patches since (`apps/conversations/pages/conversation.py`). Changes
+// What a page knows of its conversation: what the server fetched, and the patches since (`apps/conversations/pages/session/conversation.py`). Changes
 // the state and its lists in place, so that a patch costs no more in a long session; replaces changed items, so that the view redraws
 // only those.
 

@@ -5,9 +5,9 @@ import base64
 import pytest
 
 from agentkit import Artifact, Failed
-from apps.agents import identity
+from apps.agents.identities import identity
+from apps.agents.identities.signing import revoke_key
 from apps.agents.models import SigningKey
-from apps.agents.signing import revoke_key
 from apps.record.models import Artifact as Row
 from apps.record.models import Context
 from parley import db

@@ -10,8 +10,8 @@ from asgiref.testing import ApplicationCommunicator
 from apps.accounts import revocation
 from apps.accounts.models import ApiKey
 from apps.conversations.sessions import deletion
-from apps.record import sync
 from apps.record.models import Event
+from apps.record.reading import sync
 from parley import db
 from parley.asgi import application
 from tests.clients.calling import scope_of

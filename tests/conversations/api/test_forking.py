@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from apps.accounts import quotas
+from apps.accounts.requests import quotas
 from apps.agents.models import Agent
 from apps.record import projection
 from apps.record.execution import Run

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 import pytest
 from channels.testing import WebsocketCommunicator
 
-from apps.accounts import quotas
-from apps.accounts.consumers import NOT_FOUND, REFUSED, SIGNED_OUT, TOO_MANY, TOO_SLOW
+from apps.accounts.requests import quotas
+from apps.accounts.requests.consumers import NOT_FOUND, REFUSED, SIGNED_OUT, TOO_MANY, TOO_SLOW
 from apps.conversations.api import consumers
-from apps.record import sync
+from apps.record.reading import sync
 from parley import db
 from parley.asgi import application
 from tests.clients.calling import HOST

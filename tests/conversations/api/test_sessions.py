@@ -9,8 +9,9 @@ from apps.accounts import workspaces
 from apps.accounts.models import ApiKey
 from apps.conversations.sessions import commands, deletion
 from apps.conversations.sessions.models import SessionMark
-from apps.record import projection, sync
+from apps.record import projection
 from apps.record.models import Context, Event
+from apps.record.reading import sync
 from apps.routing.router import register_house_agents
 from parley import db
 from tests.clients.calling import Caller

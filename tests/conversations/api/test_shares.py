@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agentkit import Artifact, Completed
-from apps.accounts import quotas
+from apps.accounts.requests import quotas
 from apps.conversations.forks.forking import fork
 from apps.conversations.public_links.models import Share
 from apps.conversations.sessions import deletion

@@ -6,7 +6,7 @@ from django.utils import timezone
 from agentkit import Completed, Failed
 from apps.conversations.forks import forking
 from apps.engine import accept
-from apps.engine.output import AGENT_ERROR_MESSAGE
+from apps.engine.turns.output import AGENT_ERROR_MESSAGE
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Task
 from parley import db

@@ -7,8 +7,8 @@ from django.core.cache import cache
 
 from agentkit.llm import approvals
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.engine import questions
-from apps.engine.questions import slot_of
+from apps.engine.turns import questions
+from apps.engine.turns.questions import slot_of
 from apps.record.content.schema_forms import answer_from, fields_of
 from apps.record.execution import Run
 from apps.record.models import Context, Task

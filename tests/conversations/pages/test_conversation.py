@@ -12,11 +12,11 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.agents.models import Agent
 from apps.conversations.forks.forking import fork
-from apps.conversations.pages.conversation import Conversation
-from apps.conversations.pages.entries import agent_label, entries_of
-from apps.conversations.pages.messages import with_code_tools
-from apps.conversations.pages.reading import conversation_at, page_between
-from apps.conversations.pages.views import TURNS, page_state
+from apps.conversations.pages.session.conversation import Conversation
+from apps.conversations.pages.session.entries import agent_label, entries_of
+from apps.conversations.pages.session.from_log import conversation_at, page_between
+from apps.conversations.pages.session.messages import with_code_tools
+from apps.conversations.pages.session.page import TURNS, page_state
 from apps.conversations.sessions import commands
 from apps.engine import accept
 from apps.record import ledger, lineage

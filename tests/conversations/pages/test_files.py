@@ -15,8 +15,8 @@ from django.test import AsyncClient
 
 from agentkit import Artifact as Made
 from agentkit import Completed
-from apps.conversations.pages.pictures import surroundings_in
 from apps.conversations.pages.previews import pdf
+from apps.conversations.pages.session.pictures import surroundings_in
 from apps.conversations.provenance.traversal import provenance_of
 from apps.conversations.public_links import downloads, shares
 from apps.engine import accept

@@ -8,8 +8,8 @@ import pytest
 from apps.conversations.sessions import commands
 from apps.engine import accept, cancel
 from apps.record.content import blobs
-from apps.record.lookup import waiting_tasks
 from apps.record.models import Context, Message, Task
+from apps.record.reading.lookup import waiting_tasks
 from tests.clients import telling
 
 pytestmark = pytest.mark.django_db

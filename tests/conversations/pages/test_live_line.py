@@ -9,9 +9,9 @@ from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT
 from apps.accounts.models import User
-from apps.conversations.pages import consumers
+from apps.accounts.requests.consumers import NOT_FOUND, SIGNED_OUT
+from apps.conversations.pages.session import consumers
 from apps.engine import accept, cancel
 from apps.operators.consumers import LivePanelConsumer
 from apps.record import ledger

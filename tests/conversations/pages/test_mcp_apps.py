@@ -8,9 +8,9 @@ from asgiref.sync import async_to_sync
 from pydantic_ai.mcp import MCPToolset
 
 from agentkit.llm import mcp_apps
-from apps.accounts import quotas
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.permissions import Role
+from apps.accounts.requests import quotas
 from apps.agents.tool_policies import set_policies
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import commands, deletion

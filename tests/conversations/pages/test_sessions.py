@@ -9,14 +9,14 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from agentkit import Completed
-from apps.accounts.consumers import CHANGED, NOT_FOUND
 from apps.accounts.permissions import Role
+from apps.accounts.requests.consumers import CHANGED, NOT_FOUND
 from apps.agents.models import Agent
 from apps.conversations.forks.forking import fork
-from apps.conversations.pages import consumers
-from apps.conversations.pages.entries import agent_label, entries_of
-from apps.conversations.pages.status import session_status
-from apps.conversations.pages.views import page_state
+from apps.conversations.pages.session import consumers
+from apps.conversations.pages.session.entries import agent_label, entries_of
+from apps.conversations.pages.session.page import page_state
+from apps.conversations.pages.session.status import session_status
 from apps.conversations.public_links import presence
 from apps.conversations.sessions import commands
 from apps.conversations.uploads import resumable

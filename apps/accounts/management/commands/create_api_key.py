@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from apps.accounts.keys import record_new_key
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import SCOPES
-from apps.accounts.request_signatures import read_public_key
+from apps.accounts.secrets.request_signatures import read_public_key
 from parley.db.sql import write_transaction
 from parley.faces.commands import QuickCommand
 

@@ -6,8 +6,8 @@ import sys
 from itertools import batched
 from typing import Any
 
-from apps.accounts.key_format import texts_of_keys
 from apps.accounts.keys import revoke_leaked_keys
+from apps.accounts.secrets.key_format import texts_of_keys
 from parley.faces.commands import QuickCommand
 
 LINES_AT_ONCE = 500

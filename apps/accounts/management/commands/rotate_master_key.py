@@ -6,8 +6,8 @@ from django.core.management.base import CommandError
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.encryption import encrypted_fields, reencrypt
 from apps.accounts.people.sign_in import reencrypt_second_factors
+from apps.accounts.secrets.encryption import encrypted_fields, reencrypt
 from parley.faces.commands import QuickCommand
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from apps.agents.identities.signing import revoke_key, rotate_key
 from apps.agents.models import Agent, SigningKey
-from apps.agents.signing import revoke_key, rotate_key
 from parley.faces.commands import QuickCommand
 
 

@@ -13,9 +13,9 @@ from django.http import QueryDict
 from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
-from apps.conversations.pages.messages import size_text, with_code_tools
 from apps.conversations.pages.previews.tables import NotATable, Order, Table, table_of
 from apps.conversations.pages.previews.trees import NotATree, tree_of
+from apps.conversations.pages.session.messages import size_text, with_code_tools
 from apps.record.content import blobs, parts, rendering
 from apps.record.content.rendering import NOWHERE, Surroundings
 from apps.record.events import JSON

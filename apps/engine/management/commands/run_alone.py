@@ -1,4 +1,4 @@
-"""`./manage.py run_alone RUN WORKER FD`: the child process of `engine.isolation`."""
+"""`./manage.py run_alone RUN WORKER FD`: the child process of `engine.turns.isolation`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from apps.engine.isolation import Told
 from apps.engine.jobs import DRAIN_SECONDS
+from apps.engine.turns.isolation import Told
 from apps.engine.worker import RunSlots, WorkerProcess
 from parley.faces.commands import QuickCommand
 

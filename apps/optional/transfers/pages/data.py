@@ -15,7 +15,7 @@ from django.urls import path
 from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
-from apps.accounts.quotas import QuotaExceeded, count_act
+from apps.accounts.requests.quotas import QuotaExceeded, count_act
 from apps.agents.pages.agents import last_used
 from apps.agents.search import find_agents
 from apps.conversations.pages.home import chosen_agent

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from apps.accounts.principals import Principal
-from apps.accounts.quotas import QuotaExceeded, count_act
+from apps.accounts.requests.quotas import QuotaExceeded, count_act
 from apps.agents.models import DRAFT_PREFIX, Agent
 from apps.conversations.uploads import resumable
 from apps.conversations.uploads.models import Upload

@@ -6,9 +6,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from apps.record.chain import missing_triggers
-from apps.record.lookup import restored
 from apps.record.models import Context
 from apps.record.projection import differences, log_of
+from apps.record.reading.lookup import restored
 from parley.faces.commands import QuickCommand
 
 

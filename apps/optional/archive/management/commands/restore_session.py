@@ -9,8 +9,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.record.lookup import DamagedArchive, restored
 from apps.record.models import Context
+from apps.record.reading.lookup import DamagedArchive, restored
 from parley.faces.commands import QuickCommand
 
 

@@ -1,0 +1,1 @@
+"""Who an agent is, and how it proves that: identities, keys, and signed cards."""

@@ -1,0 +1,1 @@
+"""The page of a session: what it shows, follows and sends."""

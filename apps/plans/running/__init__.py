@@ -1,0 +1,1 @@
+"""Running plans: a run, its steps and their transitions, and the engine that carries them out."""

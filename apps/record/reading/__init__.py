@@ -1,0 +1,1 @@
+"""Reading the record: finding, following, synchronizing, and what a caller may see."""

@@ -1,0 +1,1 @@
+"""Other agents' cards: fetching, reading, verifying, and what is there instead of one."""

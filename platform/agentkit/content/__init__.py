@@ -1,0 +1,1 @@
+"""What agents receive and say: messages, parts, files and emissions."""
