@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -16,13 +15,11 @@ from django.conf import settings
 from django.db import connection
 from django.test import TestCase, TransactionTestCase, override_settings
 from kombu import Queue
-from pytest_django import DjangoDbBlocker
 from structlog.contextvars import clear_contextvars
 
 from apps.accounts.models import User
 from apps.accounts.refusals import refusals
 from apps.agents.identities import signing
-from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.budgets import spending
 from apps.engine import jobs
@@ -83,7 +80,7 @@ class _LinesWithSecrets(logging.Handler):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_line_of_the_log_has_a_secret() -> Iterator[None]:
+def _no_line_of_the_log_has_a_secret():
     """Of all tests of this process; messages' texts are sought in `tests/telemetry/test_logs.py`."""
     lines = _LinesWithSecrets()
     logging.getLogger().addHandler(lines)
@@ -93,14 +90,14 @@ def _no_line_of_the_log_has_a_secret() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_queue() -> None:
+def _own_queue():
     """Test runs with one broker must not share notifications."""
     name = settings.INSTALLATION
     current_app.conf.task_queues = [Queue(name, routing_key=name, expires=300)]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _tests_end_with_their_background_work() -> Iterator[None]:
+def _tests_end_with_their_background_work():
     with background.known(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
         patch.setattr(TestCase, "_fixture_teardown", emptying.rolled_back(TestCase._fixture_teardown))
@@ -108,18 +105,18 @@ def _tests_end_with_their_background_work() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix):
     patterns.begin_with(stack.migrated(), connection)
 
 
 @pytest.fixture(scope="session")
-def django_db_keepdb() -> bool:
+def django_db_keepdb():
     """SQLite's is a copy already, and goes with the folder."""
     return connection.vendor == "sqlite"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+def _bridge_ends_with_the_tests(django_db_setup, django_db_blocker):
     yield
     database.close()
     if connection.vendor == "postgresql":
@@ -128,7 +125,7 @@ def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: Django
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
+def _nothing_is_collected_or_hashed_for_long():
     """Static files come from the sources, and hashing a password is fast."""
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     quick = ["django.contrib.auth.hashers.MD5PasswordHasher", "apps.accounts.clients.oauth.RandomSecretHasher"]
@@ -137,7 +134,7 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _what_is_remembered_is_of_the_test() -> None:
+def _what_is_remembered_is_of_the_test():
     """Caches last for seconds; clear them, because each test has an empty database, or none."""
     clear_contextvars()  # a request bound its id
     signing.clear_signers()
@@ -151,41 +148,41 @@ def _what_is_remembered_is_of_the_test() -> None:
 
 
 @pytest.fixture
-def worker(transactional_db: None) -> Iterator[None]:
+def worker(transactional_db):
     """A real Celery worker and beat, in threads of this process."""
     with jobs.embedded_worker(grace=1):
         yield
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[stack.Stack]:
+def server():
     """All of Parley's processes, shared by tests that only call it."""
     with stack.running() as running:
         yield running
 
 
 @pytest.fixture
-def ada(db: None) -> User:
+def ada(db):
     return User.objects.create_user("ada@example.org", "correct horse", name="Ada")
 
 
 @pytest.fixture
-def bob(db: None) -> User:
+def bob(db):
     return User.objects.create_user("bob@example.org", "battery staple", name="Bob")
 
 
 @pytest.fixture
-def echo(db: None) -> Agent:
+def echo(db):
     return register_hosted("echo", "examples.agents.echo:Echo")
 
 
 @pytest.fixture
-def countdown(db: None) -> Agent:
+def countdown(db):
     return register_hosted("countdown", "examples.agents.countdown:Countdown")
 
 
 @pytest.fixture
-def said() -> Callable[..., dict[str, Any]]:
+def said():
     def build(text: str = "hello", **fields: Any) -> dict[str, Any]:
         return {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **fields}
 

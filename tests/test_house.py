@@ -14,12 +14,12 @@ from tests.tiers import TIERS
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_platform_folder_never_becomes_a_package() -> None:
+def test_the_platform_folder_never_becomes_a_package():
     assert not (ROOT / "platform" / "__init__.py").exists(), "it would shadow the standard library's platform"
     assert platform.python_version()
 
 
-def test_locks_carry_hashes_and_name_no_host() -> None:
+def test_locks_carry_hashes_and_name_no_host():
     for name in ("requirements.lock", "requirements-dev.lock", "deploy/tools/requirements.txt"):
         text = (ROOT / name).read_text()
         pinned = re.findall(r"^[\w.\[\],-]+==", text, re.MULTILINE)
@@ -28,18 +28,18 @@ def test_locks_carry_hashes_and_name_no_host() -> None:
         assert not re.search(r"https?://|--index-url|--find-links", text)
 
 
-def test_every_folder_of_tests_is_a_package() -> None:
+def test_every_folder_of_tests_is_a_package():
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
-def test_no_package_has_more_than_fifteen_modules() -> None:
+def test_no_package_has_more_than_fifteen_modules():
     folders = {path.parent for part in ("apps", "platform") for path in (ROOT / part).rglob("*.py")}
     modules = {folder: [path for path in folder.glob("*.py") if path.name != "__init__.py"] for folder in folders}
     assert {folder: len(found) for folder, found in modules.items() if len(found) > 15} == {}
 
 
-def test_no_module_is_named_after_its_shape() -> None:
+def test_no_module_is_named_after_its_shape():
     shapes = {"services.py", "selectors.py", "utils.py", "helpers.py", "common.py", "misc.py"}
     parts = ("apps", "platform", "tests", "benchmarks", "faults", "interoperability")
     modules = [path for part in parts for path in (ROOT / part).rglob("*.py")]
@@ -47,13 +47,13 @@ def test_no_module_is_named_after_its_shape() -> None:
 
 
 @pytest.mark.parametrize("name", ["benchmarks", "faults", "interoperability"])
-def test_each_module_of_a_tool_imports(name: str) -> None:
+def test_each_module_of_a_tool_imports(name):
     for module in pkgutil.iter_modules([str(ROOT / name)], f"{name}."):
         if module.name != "faults.settings":  # for processes of its own
             importlib.import_module(module.name)
 
 
-def test_each_promise_has_its_named_test() -> None:
+def test_each_promise_has_its_named_test():
     named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", (ROOT / "tests" / "README.md").read_text())
     gone = [
         (file, test)
@@ -65,7 +65,7 @@ def test_each_promise_has_its_named_test() -> None:
     assert gone == []
 
 
-def test_budgets_are_those_of_the_tiers() -> None:
+def test_budgets_are_those_of_the_tiers():
     text = (ROOT / "tests" / "README.md").read_text()
     said = {
         name: int(minutes) * 60
@@ -78,7 +78,7 @@ FACE = re.compile(r"apps/(\w+/)+(admin|api|pages|urls)\b")
 ROOT_OF_FACES = re.compile(r"apps/(api|operators|web)/")
 
 
-def test_only_faces_and_their_roots_import_faces() -> None:
+def test_only_faces_and_their_roots_import_faces():
     """What the API, pages and admin show of an app is above all apps, wherever it stands."""
     modules = {str(path.relative_to(ROOT)): path for path in (ROOT / "apps").rglob("*.py")}
     others = [name for name in modules if not FACE.match(name) and not ROOT_OF_FACES.match(name)]
@@ -87,7 +87,7 @@ def test_only_faces_and_their_roots_import_faces() -> None:
     assert [name for name in others if imported.search(modules[name].read_text())] == []
 
 
-def test_layers_name_every_app() -> None:
+def test_layers_name_every_app():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = " ".join(next(one["layers"] for one in contracts if one["type"] == "layers"))
     apps = {f"apps.{path.parent.name}" for path in (ROOT / "apps").glob("*/__init__.py")}

@@ -12,7 +12,7 @@ NAMES = [name for name in vars(ParleyApp) if not name.startswith("_") and name n
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_that_apps_add_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_apps_add_is_found(name, monkeypatch):
     monkeypatch.delitem(added, name, raising=False)
     stated = [getattr(app, name) for app in OURS if getattr(app, name)]
     assert stated
@@ -27,10 +27,10 @@ def test_all_that_apps_add_is_found(name: str, monkeypatch: pytest.MonkeyPatch) 
             assert len(stated) == 1
 
 
-def test_apps_add_only_what_somebody_reads() -> None:
+def test_apps_add_only_what_somebody_reads():
     known = {*dir(ParleyApp), "name", "label", "verbose_name"}
     assert {app.name: unknown for app in OURS if (unknown := vars(type(app)).keys() - known)} == {}
 
 
-def test_shared_past_is_kept_before_an_erasure() -> None:
+def test_shared_past_is_kept_before_an_erasure():
     assert added["before_erasure"][0] is hand_over

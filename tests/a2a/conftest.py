@@ -1,12 +1,12 @@
 """A2A callers: Ada, Bob, and one without a key."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
 
-from apps.accounts.models import ApiKey, User
+from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from parley.asgi import application
@@ -23,48 +23,48 @@ At = Callable[..., Caller]
 
 
 @pytest.fixture(autouse=True)
-def answers_are_read_strictly() -> Iterator[None]:
+def answers_are_read_strictly():
     with strict_operations(), strict_clients():
         yield
 
 
 @pytest.fixture
-def ada_key(ada: User) -> str:
+def ada_key(ada):
     return ApiKey.issue(ada, "test")[1]
 
 
 @pytest.fixture
-def bob_key(bob: User) -> str:
+def bob_key(bob):
     return ApiKey.issue(bob, "test")[1]
 
 
 @pytest.fixture
-def ada_at(ada_key: str) -> At:
+def ada_at(ada_key):
     return lambda slug, **options: Caller(slug, ada_key, **options)
 
 
 @pytest.fixture
-def ada_rests(ada_key: str) -> Callable[..., Resource]:
+def ada_rests(ada_key):
     return lambda slug, **options: Resource(slug, ada_key, **options)
 
 
 @pytest.fixture
-def old_at(ada_key: str) -> Callable[..., OldCaller]:
+def old_at(ada_key):
     return lambda slug, **options: OldCaller(slug, ada_key, **options)
 
 
 @pytest.fixture
-def old_rests(ada_key: str) -> Callable[..., OldResource]:
+def old_rests(ada_key):
     return lambda slug, **options: OldResource(slug, ada_key, **options)
 
 
 @pytest.fixture
-def bob_at(bob_key: str) -> At:
+def bob_at(bob_key):
     return lambda slug, **options: Caller(slug, bob_key, **options)
 
 
 @pytest.fixture
-def anybody_at() -> At:
+def anybody_at():
     return lambda slug, **options: Caller(slug, **options)
 
 
@@ -84,7 +84,7 @@ greeting = hosted("greeting", "tests.a2a.agents:Greeting")
 
 
 @pytest.fixture
-def club(ada: User) -> Agent:
+def club(ada):
     """An agent for a group of Ada's."""
     group = Group.objects.create(name="club")
     ada.groups.add(group)
@@ -94,7 +94,7 @@ def club(ada: User) -> Agent:
 
 
 @pytest.fixture
-def quiet(db: None) -> Agent:
+def quiet(db):
     """An agent without streaming and webhooks."""
     agent = register_hosted("quiet", ECHO)
     agent.capabilities = {"streaming": False, "pushNotifications": False}
@@ -103,7 +103,7 @@ def quiet(db: None) -> Agent:
 
 
 @pytest.fixture
-def served(worker: None, settings: Any) -> Iterator[str]:
+def served(worker, settings):
     """The address of a web server with this process's application and workers."""
     with serving_app(application) as url:
         settings.PUBLIC_BASE_URL = url.rstrip("/")
@@ -111,7 +111,7 @@ def served(worker: None, settings: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-def stepping(db: None) -> Iterator[Agent]:
+def stepping(db):
     agents.steps.reset()
     yield register_hosted("stepping", "tests.a2a.agents:Stepping")
     agents.steps.allow(1000)

@@ -12,10 +12,9 @@ from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from django.core.management import call_command
 
 from apps.agents.cards import BINDINGS
-from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from parley import db
-from tests.a2a.talking import Talking, answer, client, kinds, request, states, text_of, updates
+from tests.a2a.talking import answer, client, kinds, request, states, text_of, updates
 
 INVALID_PARAMS = {"JSONRPC": errors.InvalidParamsError, "HTTP+JSON": A2AClientError}  # HTTP's 400 says no more
 
@@ -24,12 +23,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(params=BINDINGS)
-def binding(request: pytest.FixtureRequest) -> str:
+def binding(request):
     return request.param
 
 
 @pytest.fixture
-def talk(served: str, ada_key: str, binding: str, echo: Agent, hello: Agent, countdown: Agent) -> Talking:
+def talk(served, ada_key, binding, echo, hello, countdown):
     return lambda slug, key=ada_key, **options: client(served, slug, key, binding=binding, **options)
 
 

@@ -5,7 +5,6 @@ import datetime
 import json
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from a2a.compat.v0_3 import types as old
@@ -36,7 +35,7 @@ LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 
 @pytest.fixture(autouse=True)
-def _loopback_is_open() -> Iterator[None]:
+def _loopback_is_open():
     outbound.configure(["127.0.0.1"])
     yield
     outbound.configure([])

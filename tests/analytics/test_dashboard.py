@@ -38,7 +38,7 @@ TILE = re.compile(r"</svg>([\w -]+)</span>\s*</dt>\s*<dd>\s*<a [^>]*href=\"([^\"
 
 
 @pytest.fixture
-def runs(ada, bob, echo, countdown) -> list[Run]:
+def runs(ada, bob, echo, countdown):
     chance = random.Random(11)
     made = [random_run(chance, [ada, bob], [echo, countdown], ago(hours=chance.uniform(0, 60))) for _ in range(30)]
     made.append(make_run(ada, echo, ago(minutes=1), state="failed"))
@@ -47,7 +47,7 @@ def runs(ada, bob, echo, countdown) -> list[Run]:
 
 
 @pytest.fixture
-def operator(client: Client) -> User:
+def operator(client):
     user = User.objects.create_user("op@example.org", "let me in", is_staff=True)
     client.force_login(user)
     return user
@@ -148,7 +148,7 @@ def tiles(client: Client) -> list[tuple[str, str, int]]:
 
 
 @pytest.fixture
-def busy(ada, echo, said) -> dict[str, int]:
+def busy(ada, echo, said):
     """Tasks in every state, half of them of the day before yesterday, runs, and deliveries."""
     now, long_ago = timezone.now(), timezone.now() - datetime.timedelta(days=2)
     expected: dict[str, int] = {}
@@ -198,7 +198,7 @@ def used(owner: User, agent: Agent, version: int, state: str = "done", **fields:
 
 
 @pytest.fixture
-def history(ada, echo) -> None:
+def history(ada, echo):
     """Version 2 fails twice in four turns, version 3 never; 3 is liked, 2 is not."""
     for state in ("done", "done", "failed", "failed"):
         run = used(ada, echo, 2, state)

@@ -23,12 +23,12 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("dates and conflicts a
 
 
 @pytest.fixture
-def chance() -> random.Random:
+def chance():
     return random.Random(7)
 
 
 @pytest.fixture
-def rows(chance, ada, bob, echo, countdown, monkeypatch) -> list[Run]:
+def rows(chance, ada, bob, echo, countdown, monkeypatch):
     """Of three days and the last minutes, in batches that are smaller than an hour."""
     monkeypatch.setattr(rollup, "BATCH", 7)
     made = [random_run(chance, [ada, bob], [echo, countdown], ago(hours=chance.uniform(0, 75))) for _ in range(45)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 
 import pytest
 
@@ -11,14 +10,12 @@ from apps.agents.models import Agent
 from apps.plans.running.runs import begin_run
 from apps.record.models import Context, Task
 from parley import db
-from tests.clients.calling import Caller
 from tests.clients.counting import statements
-from tests.clients.delivering import Making
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def test_lists_take_constant_queries(ada_calls: Caller, made: Making) -> None:
+async def test_lists_take_constant_queries(ada_calls, made):
     first, works = await made.delivered(), await made.sent()
     session = f"/sessions/{first.context}"
     same = {"contextId": (await Context.objects.aget(pk=first.context)).context_id}
@@ -61,7 +58,7 @@ async def test_lists_take_constant_queries(ada_calls: Caller, made: Making) -> N
         assert seen[1][path][1] == cost > 0, path
 
 
-async def test_runs_take_constant_queries_for_steps(ada_calls: Caller, plan: Callable[..., Agent]) -> None:
+async def test_runs_take_constant_queries_for_steps(ada_calls, plan):
     counts = []
     for number in (1, 12):
         agent = await db.run(plan, {f"s{one}": {"agent": "loud", "message": f"{one}"} for one in range(number)})

@@ -2,7 +2,6 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -50,7 +49,7 @@ def test_page_of_the_schema_loads_own_files_only(db):
 
 
 @pytest.mark.slow("a generator and what it makes take seconds")
-def test_a_client_is_generated_without_a_warning(tmp_path: Path):
+def test_a_client_is_generated_without_a_warning(tmp_path):
     done = generate(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning" not in done.stdout + done.stderr

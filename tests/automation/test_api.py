@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import pytest
 from django.test import AsyncClient
 
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.automation import incoming, reruns
 from apps.automation.models import IncomingEvent, IncomingWebhook, Schedule
 from apps.record.models import Message
 from parley import db
-from tests.clients.calling import JSON, Caller
+from tests.clients.calling import JSON
 from tests.engine.delegating import until
 from tests.working import worked_on
 
@@ -23,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 HOOK: JSON = {"name": "Orders", "agent": "echo", "scheme": "bearer", "text": "Order {{ body.number }}"}
 
 
-async def test_preview_of_schedule_saves_nothing(reads: Caller) -> None:
+async def test_preview_of_schedule_saves_nothing(reads):
     shown = await reads.post("/schedules/preview", {"kind": "interval", "everySeconds": 3600})
     assert len(shown.body["nextRuns"]) == 5
     refused = await reads.post("/schedules/preview", {"kind": "cron", "cron": "0 0 30 2 *"})
@@ -31,7 +28,7 @@ async def test_preview_of_schedule_saves_nothing(reads: Caller) -> None:
     assert not await Schedule.objects.aexists()
 
 
-async def test_time_without_offset_is_in_the_zone(ada_calls: Caller, reads: Caller, echo: Agent) -> None:
+async def test_time_without_offset_is_in_the_zone(ada_calls, reads, echo):
     timing = {"kind": "once", "at": "2035-12-01T09:00:00", "timeZone": "Europe/Berlin"}
     shown = await reads.post("/schedules/preview", timing)
     assert shown.body["nextRuns"] == ["2035-12-01T08:00:00.000Z"]
@@ -43,7 +40,7 @@ async def test_time_without_offset_is_in_the_zone(ada_calls: Caller, reads: Call
     assert absolute.body["at"] == "2035-07-01T04:00:00.000Z"
 
 
-async def test_secret_of_webhook_is_shown_once_and_replaced(ada_calls: Caller, echo: Agent) -> None:
+async def test_secret_of_webhook_is_shown_once_and_replaced(ada_calls, echo):
     made = (await ada_calls.post("/webhooks", HOOK)).body
     address = f"/webhooks/{made['id']}"
     assert made["address"].endswith(f"/hooks/{made['id']}")
@@ -55,7 +52,7 @@ async def test_secret_of_webhook_is_shown_once_and_replaced(ada_calls: Caller, e
     assert (await ada_calls.post(f"{address}/secret", {"secret": "short"})).fields == ["secret"]
 
 
-async def test_events_are_listed_and_sent_again(ada_calls: Caller, echo: Agent) -> None:
+async def test_events_are_listed_and_sent_again(ada_calls, echo):
     address = f"/webhooks/{(await ada_calls.post('/webhooks', HOOK)).body['id']}"
     webhook = await IncomingWebhook.objects.select_related("agent").aget()
     await db.run(incoming.receive, webhook, {"Idempotency-Key": "o1"}, {"number": 7})
@@ -68,7 +65,7 @@ async def test_events_are_listed_and_sent_again(ada_calls: Caller, echo: Agent) 
     assert await IncomingEvent.objects.acount() == 2
 
 
-async def test_preview_of_webhook_starts_nothing(ada_calls: Caller, echo: Agent) -> None:
+async def test_preview_of_webhook_starts_nothing(ada_calls, echo):
     sample = {"agent": "echo", "text": "{{ body.a }}", "inputs": {"n": "{{ body.n }}"}, "body": {"a": "x", "n": 1}}
     shown = await ada_calls.post("/webhooks/preview", sample)
     assert shown.body == {"starts": True, "reason": "", "text": "x", "inputs": {"n": 1}}
@@ -79,7 +76,7 @@ async def test_preview_of_webhook_starts_nothing(ada_calls: Caller, echo: Agent)
 
 
 @pytest.mark.services("databases keep large numbers each in its way")
-async def test_preview_and_event_keep_whole_numbers(ada_calls: Caller, echo: Agent) -> None:
+async def test_preview_and_event_keep_whole_numbers(ada_calls, echo):
     number = 2**64 + 1
     templates = {"agent": "echo", "text": "x {{ body.id }}", "inputs": {"id": "{{ body.id }}"}}
     for only_if, starts in ((f"body.id == {number}", True), (f"body.id == {number + 1}", False)):
@@ -100,9 +97,7 @@ async def test_preview_and_event_keep_whole_numbers(ada_calls: Caller, echo: Age
             assert message.parts == [{"text": f"x {number}"}, {"data": {"id": number}}]
 
 
-async def test_session_is_run_again_and_compared(
-    ada_calls: Caller, ada: User, echo: Agent, said: Any, worker: None
-) -> None:
+async def test_session_is_run_again_and_compared(ada_calls, ada, echo, said, worker):
     source = (await worked_on(ada.principal, echo, said("a fox"))).context_id
     made = await ada_calls.post(f"/sessions/{source}/rerun", {}, Idempotency_Key="k")
     assert made.status == 201, made.body

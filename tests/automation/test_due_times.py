@@ -2,7 +2,6 @@
 
 import datetime
 from itertools import islice
-from typing import Any
 
 import pytest
 
@@ -32,19 +31,17 @@ def cron(expression: str, zone: str = "Europe/Berlin") -> Schedule:
         ("0 9 * * *", at(2026, 10, 24, 12), [at(2026, 10, 25, 8), at(2026, 10, 26, 8)]),
     ],
 )
-def test_day_of_a_clock_change_has_one_run(
-    expression: str, now: datetime.datetime, expected: list[datetime.datetime]
-) -> None:
+def test_day_of_a_clock_change_has_one_run(expression, now, expected):
     assert list(islice(times(cron(expression), now), 2)) == expected
     assert next(times(cron(expression), expected[1], backward=True)) == expected[0]
 
 
-def test_hourly_schedule_ignores_clock_changes() -> None:
+def test_hourly_schedule_ignores_clock_changes():
     found = list(islice(times(cron("0 * * * *"), at(2026, 10, 24, 22, 30)), 6))
     assert found == [at(2026, 10, 24, 23) + datetime.timedelta(hours=one) for one in range(6)]
 
 
-def test_interval_counts_from_its_start() -> None:
+def test_interval_counts_from_its_start():
     hourly = Schedule(kind="interval", every_seconds=3600, at=at(2026, 1, 1, 0, 15))
     assert list(islice(times(hourly, at(2026, 1, 1, 3, 15)), 2)) == [at(2026, 1, 1, 4, 15), at(2026, 1, 1, 5, 15)]
     assert list(times(hourly, at(2026, 1, 1, 2, 15), backward=True)) == [at(2026, 1, 1, 1, 15), at(2026, 1, 1, 0, 15)]
@@ -63,7 +60,7 @@ def test_interval_counts_from_its_start() -> None:
         ("50-10/10,30 * * * *", "50,0,10,30 * * * *"),
     ],
 )
-def test_names_and_ranges_around_the_end_are_read(written: str, same: str) -> None:
+def test_names_and_ranges_around_the_end_are_read(written, same):
     first = [list(islice(times(cron(one), at(2026, 1, 1)), 50)) for one in (written, same)]
     assert first[0] == first[1]
 
@@ -71,7 +68,7 @@ def test_names_and_ranges_around_the_end_are_read(written: str, same: str) -> No
 @pytest.mark.parametrize(
     "wrong", ["@reboot", "0 9 ? * *", "0 9 15W * *", "0 0 9 * * *", "0 25-2 * * *", "0 22-2/0 * * *"]
 )
-def test_what_is_not_supported_is_said(wrong: str) -> None:
+def test_what_is_not_supported_is_said(wrong):
     with pytest.raises(InvalidFields) as refused:
         preview(cron(wrong), at(2026, 1, 1))
     [(field, sentence)] = refused.value.violations
@@ -95,14 +92,14 @@ def test_what_is_not_supported_is_said(wrong: str) -> None:
         ({"kind": "interval", "every_seconds": 3600, "at": at(9999, 12, 31)}, "at"),
     ],
 )
-def test_what_never_runs_or_too_often_is_refused(fields: dict[str, Any], field: str) -> None:
+def test_what_never_runs_or_too_often_is_refused(fields, field):
     now = at(2026, 1, 1)
     with pytest.raises(InvalidFields) as refused:
         preview(Schedule(**{"created_at": now, "time_zone": "UTC", **fields}), now)
     assert refused.value.field == field
 
 
-def test_a_shortest_time_between_runs_is_kept(settings: Any) -> None:
+def test_a_shortest_time_between_runs_is_kept(settings):
     settings.SCHEDULE_MIN_SECONDS = 900
     with pytest.raises(InvalidFields):
         preview(cron("0,1 0 1 * *"), at(2026, 1, 1))

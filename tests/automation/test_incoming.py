@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.db.models import F
 
-from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.automation import incoming, targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
@@ -26,7 +25,7 @@ BODY = {"action": "opened", "number": 7, "pull_request": {"title": "Mend <it>"}}
 
 
 @pytest.fixture
-def made(ada: User, echo: Agent) -> Make:
+def made(ada, echo):
     def make(**fields: Any) -> IncomingWebhook:
         usual: dict[str, Any] = {"agent": echo, "name": "Events", "scheme": "bearer"}
         return incoming.save(ada.principal, IncomingWebhook(**usual | fields))
@@ -53,7 +52,7 @@ def started() -> int:
 
 
 @pytest.mark.services("one event is one row by the database's constraint")
-def test_repeated_event_starts_one_task_of_the_owner(made: Make, ada: User) -> None:
+def test_repeated_event_starts_one_task_of_the_owner(made, ada):
     webhook = made(text="Look at {{ body.pull_request.title }} ({{ event.id }})")
     first, second = receive(webhook), receive(webhook, {"another": "body"})
     assert first == second
@@ -62,7 +61,7 @@ def test_repeated_event_starts_one_task_of_the_owner(made: Make, ada: User) -> N
     assert receive(webhook, **{"Idempotency-Key": "e2"}) != first
 
 
-def test_event_of_a_killed_job_starts_once(made: Make) -> None:
+def test_event_of_a_killed_job_starts_once(made):
     webhook = made(text="number {{ body.number }}")
     event = incoming.receive(webhook, {"Idempotency-Key": "e1"}, BODY)
     IncomingEvent.objects.update(received_at=sql.database_time() - datetime.timedelta(minutes=1))
@@ -77,16 +76,16 @@ def test_event_of_a_killed_job_starts_once(made: Make) -> None:
     assert Task.objects.count() == 1, "a job that was killed after it started work starts no other"
 
 
-def test_agent_gets_event_as_data_without_templates(made: Make) -> None:
+def test_agent_gets_event_as_data_without_templates(made):
     assert said(receive(made(), **{"X-Signature": "secret"})) == [{"body": BODY}]
 
 
-def test_single_expression_keeps_its_type(made: Make) -> None:
+def test_single_expression_keeps_its_type(made):
     event = receive(made(inputs={"n": "{{ body.number }}", "all": ["{{ body }}", "n={{ body.number }}"], "one": 1}))
     assert said(event) == [{"n": 7, "all": [BODY, "n=7"], "one": 1}]
 
 
-def test_plan_gets_inputs_or_event_fails(made: Make, plan: Callable[..., Agent]) -> None:  # noqa: F811
+def test_plan_gets_inputs_or_event_fails(made, plan):  # noqa: F811
     inputs = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
     plan({"one": {"agent": "echo", "message": "{{ inputs.city }}"}}, inputs=inputs)
     webhook = made(agent=Plan.objects.get(slug="plan"), inputs={"city": "{{ body.city }}"})
@@ -106,7 +105,7 @@ def test_plan_gets_inputs_or_event_fails(made: Make, plan: Callable[..., Agent])
         ({"inputs": {"a": "{{ 'nan' | float }}"}}, State.FAILED),
     ],
 )
-def test_conditions_and_templates_decide_and_say_why(made: Make, fields: dict[str, Any], state: State) -> None:
+def test_conditions_and_templates_decide_and_say_why(made, fields, state):
     event = receive(made(**fields), BODY | {"text": "x" * 3_000})
     assert event.state == state, event.reason
     assert bool(event.reason) == (state != State.STARTED)
@@ -125,14 +124,14 @@ def test_conditions_and_templates_decide_and_say_why(made: Make, fields: dict[st
         ({"signature": {"header": "X-Sign"}}, "signature"),
     ],
 )
-def test_wrong_webhooks_are_refused_by_field(made: Make, fields: dict[str, Any], path: str) -> None:
+def test_wrong_webhooks_are_refused_by_field(made, fields, path):
     with pytest.raises(InvalidFields) as refused:
         made(**fields)
     assert refused.value.violations[0][0] == path
     assert not IncomingWebhook.objects.exists()
 
 
-def test_events_of_paused_webhook_can_be_resent(made: Make) -> None:
+def test_events_of_paused_webhook_can_be_resent(made):
     webhook = made(text="{{ body.absent }}")
     incoming.pause(webhook, webhook.owner.principal)
     webhook.refresh_from_db()
@@ -158,7 +157,7 @@ def _delete_agent(webhook: IncomingWebhook) -> None:
 
 
 @pytest.mark.parametrize("lose", [_disable_agent, _delete_agent])
-def test_lost_agent_starts_nothing(made: Make, lose: Callable[..., None]) -> None:
+def test_lost_agent_starts_nothing(made, lose):
     webhook = made()
     lose(webhook)
     webhook.refresh_from_db()
@@ -166,7 +165,7 @@ def test_lost_agent_starts_nothing(made: Make, lose: Callable[..., None]) -> Non
     assert (event.state, Task.objects.count()) == (State.FAILED, 0)
 
 
-def test_events_start_in_order_until_limits_stop_one(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_start_in_order_until_limits_stop_one(made, monkeypatch):
     webhook = made(text="{{ event.id }}")
     for name in ("e1", "e2", "e3"):
         incoming.receive(webhook, {"Idempotency-Key": name}, BODY)
@@ -184,7 +183,7 @@ def test_events_start_in_order_until_limits_stop_one(made: Make, monkeypatch: py
     assert asked == ["e1", "e2"]
 
 
-def test_pausing_stops_what_waits(made: Make) -> None:
+def test_pausing_stops_what_waits(made):
     webhook = made()
     event = incoming.receive(webhook, {}, BODY)
     incoming.pause(webhook, webhook.owner.principal)
@@ -193,7 +192,7 @@ def test_pausing_stops_what_waits(made: Make) -> None:
     assert (event.state, Task.objects.count()) == (State.IGNORED, 0)
 
 
-def test_secret_replaced_twice_keeps_its_day(made: Make) -> None:
+def test_secret_replaced_twice_keeps_its_day(made):
     webhook = made()
     before = webhook.secret
     for _ in range(2):
@@ -201,7 +200,7 @@ def test_secret_replaced_twice_keeps_its_day(made: Make) -> None:
     assert webhook.old_secret == before
 
 
-def test_limited_events_wait_and_fail_after_an_hour(made: Make, settings: Any) -> None:
+def test_limited_events_wait_and_fail_after_an_hour(made, settings):
     settings.ACTS_PER_MINUTE = 0
     event = receive(made())
     assert (event.state, started()) == (State.WAITING, 0)
@@ -211,7 +210,7 @@ def test_limited_events_wait_and_fail_after_an_hour(made: Make, settings: Any) -
     assert event.state == State.FAILED
 
 
-def test_old_events_are_deleted_unless_waiting(made: Make, settings: Any) -> None:
+def test_old_events_are_deleted_unless_waiting(made, settings):
     settings.INCOMING_EVENTS_KEPT = 2
     webhook = made()
     events = [receive(webhook, **{"Idempotency-Key": str(number)}) for number in range(4)]
@@ -223,7 +222,7 @@ def test_old_events_are_deleted_unless_waiting(made: Make, settings: Any) -> Non
     assert Task.objects.count() == 4
 
 
-def test_deliveries_that_may_come_again_are_not_deleted(made: Make, settings: Any) -> None:
+def test_deliveries_that_may_come_again_are_not_deleted(made, settings):
     settings.INCOMING_EVENTS_KEPT = 1
     webhook = made(scheme="slack")
     for number in range(3):
@@ -233,6 +232,6 @@ def test_deliveries_that_may_come_again_are_not_deleted(made: Make, settings: An
     assert incoming.forget_events() == 2
 
 
-def test_secrets_of_the_request_are_not_kept() -> None:
+def test_secrets_of_the_request_are_not_kept():
     kept = incoming.kept_headers({"Authorization": "Bearer x", "Cookie": "x", "X-Hub-Signature-256": "x", "A": "b"})
     assert kept == {"a": "b"}

@@ -32,13 +32,11 @@ async def compared(person: User, session: Any) -> reruns.Comparison:
 
 
 @pytest.fixture
-def wondering(db: None) -> Agent:
+def wondering(db):
     return register_hosted("wondering", "tests.engine.approving:Wondering", access="public")
 
 
-async def test_messages_and_answers_go_again_in_order(
-    ada: User, echo: Agent, wondering: Agent, said: Any, worker: None
-) -> None:
+async def test_messages_and_answers_go_again_in_order(ada, echo, wondering, said, worker):
     task = await told(ada, wondering, said("A river"))
     await told(ada, wondering, said("blue", taskId=str(task.pk)))
     again, _ = await db.run(reruns.start, ada.principal, task.context_id)
@@ -54,7 +52,7 @@ async def test_messages_and_answers_go_again_in_order(
     assert second.after is None, "Echo asks nothing"
 
 
-async def test_nobody_is_asked_to_approve_by_it(ada: User, said: Any, worker: None) -> None:
+async def test_nobody_is_asked_to_approve_by_it(ada, said, worker):
     SENT.clear()
     agent = await db.run(register_hosted, "obedient", "tests.engine.approving:Obedient", access="public")
     task = await told(ada, agent, said("delete_all"))
@@ -69,7 +67,7 @@ async def test_nobody_is_asked_to_approve_by_it(ada: User, said: Any, worker: No
     assert not found.is_finished
 
 
-async def test_one_key_makes_one_rerun(ada: User, bob: User, echo: Agent, said: Any) -> None:
+async def test_one_key_makes_one_rerun(ada, bob, echo, said):
     receipt = await db.run(accept.accept, ada.principal, echo, said("once"))
     await carry_out(receipt.run)
     task = await db.run(Task.objects.get, pk=receipt.task)

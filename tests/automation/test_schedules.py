@@ -30,7 +30,7 @@ Make = Callable[..., Schedule]
 
 
 @pytest.fixture
-def hourly(ada: User, echo: Agent) -> Make:
+def hourly(ada, echo):
     """A schedule that is due since `hours` full hours, the newest of them a second ago."""
 
     def make(hours: int = 1, **fields: Any) -> Schedule:
@@ -68,7 +68,7 @@ def due_again(schedule: Schedule) -> None:
     )
 
 
-def test_due_time_starts_one_task_of_the_owner(hourly: Make, ada: User) -> None:
+def test_due_time_starts_one_task_of_the_owner(hourly, ada):
     schedule = hourly()
     assert [tick(), tick()] == [1, 0]
     run = schedule.runs.get()
@@ -80,7 +80,7 @@ def test_due_time_starts_one_task_of_the_owner(hourly: Make, ada: User) -> None:
     assert schedule.next_at > sql.database_time()
 
 
-def test_two_beats_claim_a_schedule_once(hourly: Make) -> None:
+def test_two_beats_claim_a_schedule_once(hourly):
     schedule = hourly()
     other = Schedule.objects.select_related("agent").get()
     now = sql.database_time()
@@ -89,7 +89,7 @@ def test_two_beats_claim_a_schedule_once(hourly: Make) -> None:
     assert states(schedule) == [State.WAITING]
 
 
-def test_job_that_lost_its_schedule_starts_no_more(hourly: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_lost_its_schedule_starts_no_more(hourly, monkeypatch):
     schedule = hourly(2, catch_up="all")
     schedules.claim_due()
     start = schedules._start
@@ -104,7 +104,7 @@ def test_job_that_lost_its_schedule_starts_no_more(hourly: Make, monkeypatch: py
     assert states(schedule) == [State.STARTED, State.WAITING]
 
 
-def test_job_killed_after_sending_finds_its_task(hourly: Make) -> None:
+def test_job_killed_after_sending_finds_its_task(hourly):
     schedule = hourly()
     schedules.claim_due()
     run = schedule.runs.get()
@@ -116,7 +116,7 @@ def test_job_killed_after_sending_finds_its_task(hourly: Make) -> None:
     assert Task.objects.count() == Accepted.objects.count() == 1
 
 
-def test_lease_of_a_killed_job_runs_out(hourly: Make) -> None:
+def test_lease_of_a_killed_job_runs_out(hourly):
     schedule = hourly()
     schedules.claim_due()
     Schedule.objects.update(lease_until=sql.database_time() + HOUR)
@@ -134,9 +134,7 @@ def test_lease_of_a_killed_job_runs_out(hourly: Make) -> None:
         ("cancel", [State.STARTED, State.STARTED], TaskState.CANCELED),
     ],
 )
-def test_while_an_earlier_run_works_the_policy_decides(
-    hourly: Make, overlap: str, expected: list[str], first_task: TaskState
-) -> None:
+def test_while_an_earlier_run_works_the_policy_decides(hourly, overlap, expected, first_task):
     schedule = hourly(overlap=overlap)
     tick()
     first = schedule.runs.get().task
@@ -148,7 +146,7 @@ def test_while_an_earlier_run_works_the_policy_decides(
     assert first.state == first_task
 
 
-def test_queued_run_starts_after_the_earlier_one(hourly: Make) -> None:
+def test_queued_run_starts_after_the_earlier_one(hourly):
     schedule = hourly(overlap="queue")
     tick()
     due_again(schedule)
@@ -160,7 +158,7 @@ def test_queued_run_starts_after_the_earlier_one(hourly: Make) -> None:
 @pytest.mark.parametrize(
     ("catch_up", "expected"), [("none", [State.SKIPPED]), ("last", [State.WAITING]), ("all", [State.WAITING] * 3)]
 )
-def test_after_a_downtime_of_ten_hours(hourly: Make, catch_up: str, expected: list[str]) -> None:
+def test_after_a_downtime_of_ten_hours(hourly, catch_up, expected):
     schedule = hourly(hours=10, catch_up=catch_up, catch_up_limit=3, overlap="queue")
     Schedule.objects.update(
         next_at=schedule.next_at - HOUR / 2, created_at=schedule.created_at - HOUR / 2
@@ -169,7 +167,7 @@ def test_after_a_downtime_of_ten_hours(hourly: Make, catch_up: str, expected: li
     assert states(schedule) == expected
 
 
-def test_what_runs_once_runs_once(hourly: Make) -> None:
+def test_what_runs_once_runs_once(hourly):
     schedule = hourly(kind="once", every_seconds=None, at=sql.database_time() + HOUR)
     past = sql.database_time() - datetime.timedelta(seconds=1)
     Schedule.objects.update(at=past, next_at=past)
@@ -178,7 +176,7 @@ def test_what_runs_once_runs_once(hourly: Make) -> None:
     assert schedule.next_at is None
 
 
-def test_a_plan_gets_its_inputs(hourly: Make, plan: Callable[..., Agent]) -> None:  # noqa: F811
+def test_a_plan_gets_its_inputs(hourly, plan):  # noqa: F811
     steps = {"one": {"agent": "echo", "message": "{{ inputs.city }}"}}
     inputs = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
     with pytest.raises(schedules.InvalidFields) as refused:
@@ -202,9 +200,7 @@ def _make_viewer(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("change", [_disable, _delete, _make_viewer])
-def test_lost_target_fails_and_pauses_the_schedule(
-    hourly: Make, settings: Any, change: Callable[[Schedule], None]
-) -> None:
+def test_lost_target_fails_and_pauses_the_schedule(hourly, settings, change):
     settings.EMAIL_URL = "memory://"
     schedule = hourly()
     change(schedule)
@@ -221,13 +217,13 @@ def test_lost_target_fails_and_pauses_the_schedule(
 
 
 @pytest.fixture
-def no_more_today(settings: Any) -> None:
+def no_more_today(settings):
     """Whatever is sent is refused by a limit."""
     settings.ACTS_PER_MINUTE = 0
 
 
 @pytest.mark.usefixtures("no_more_today")
-def test_limited_run_waits_as_long_as_told(hourly: Make, settings: Any) -> None:
+def test_limited_run_waits_as_long_as_told(hourly, settings):
     schedule = hourly()
     assert tick() == 0
     run = schedule.runs.get()
@@ -243,7 +239,7 @@ def test_limited_run_waits_as_long_as_told(hourly: Make, settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("no_more_today")
-def test_run_limited_until_the_next_fails(hourly: Make) -> None:
+def test_run_limited_until_the_next_fails(hourly):
     schedule = hourly(overlap="queue")
     tick()
     due_again(schedule)
@@ -254,14 +250,14 @@ def test_run_limited_until_the_next_fails(hourly: Make) -> None:
     assert schedule.failures == 0
 
 
-def test_schedules_of_a_deactivated_person_do_not_run(hourly: Make, ada: User) -> None:
+def test_schedules_of_a_deactivated_person_do_not_run(hourly, ada):
     schedule = hourly()
     User.objects.filter(pk=ada.pk).update(is_active=False)
     assert tick() == 0
     assert states(schedule) == []
 
 
-def test_paused_schedule_makes_up_for_nothing(hourly: Make) -> None:
+def test_paused_schedule_makes_up_for_nothing(hourly):
     schedule = hourly(hours=5)
     assert schedules.pause(schedule)
     assert tick() == 0
@@ -271,7 +267,7 @@ def test_paused_schedule_makes_up_for_nothing(hourly: Make) -> None:
     assert states(schedule) == []
 
 
-def test_run_now_works_while_it_is_paused(hourly: Make) -> None:
+def test_run_now_works_while_it_is_paused(hourly):
     schedule = hourly()
     schedules.pause(schedule)
     run = schedules.run_now(schedule)
@@ -290,7 +286,7 @@ def test_edit_does_not_undo_a_pause(ada, echo):
     assert (now.name, now.paused_at is not None) == ("Every night", True)
 
 
-def test_runs_by_hand_wait_up_to_a_number(hourly: Make) -> None:
+def test_runs_by_hand_wait_up_to_a_number(hourly):
     schedule = hourly(overlap="queue")
     schedules.run_now(schedule)  # works
     for _ in range(schedules.MOST_WAITING_BY_HAND):
@@ -315,7 +311,7 @@ def _kept(schedule: Schedule) -> list[int]:
     return [(now - run.due_at).days for run in schedule.runs.order_by("-due_at")]
 
 
-def test_history_is_kept_by_age_and_number(hourly: Make, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_kept_by_age_and_number(hourly, settings, monkeypatch):
     settings.SCHEDULE_RUN_DAYS, settings.SCHEDULE_RUNS_KEPT = 30, 3
     busy, quiet = hourly(), hourly()
     _history(busy, [1, 2, 3, 4, 5, 6, 40, 41, 42])
@@ -325,7 +321,7 @@ def test_history_is_kept_by_age_and_number(hourly: Make, settings: Any, monkeypa
     assert schedules.prune_runs() == 0
 
 
-def test_waiting_and_working_runs_are_not_pruned(hourly: Make, settings: Any) -> None:
+def test_waiting_and_working_runs_are_not_pruned(hourly, settings):
     settings.SCHEDULE_RUN_DAYS, settings.SCHEDULE_RUNS_KEPT = 30, 1
     schedule = hourly()
     tick()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,12 +42,12 @@ AUDIT = ("accounts.AuditEntry", "accounts.AuditHead")
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "parley.tar"
 
 
 @pytest.fixture
-def talk(ada: Any, echo: Any, said: Any) -> Context:
+def talk(ada, echo, said):
     return send(ada, echo, said, "hello", "talk")
 
 

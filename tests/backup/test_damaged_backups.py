@@ -77,7 +77,7 @@ def test_a_changed_moved_or_missing_chunk_is_noticed():
 
 
 @pytest.fixture
-def file(tmp_path: Path, own_files: Path, transactional_db: None, ada: Any, echo: Any, said: Any) -> Path:
+def file(tmp_path, own_files, transactional_db, ada, echo, said):
     """A plain backup of another place; here is nothing."""
     send(ada, echo, said, "hello", "talk")
     Credential.objects.create(agent=echo, user=ada, service="mail", auth_type=AuthType.API_KEY, secret="secret")

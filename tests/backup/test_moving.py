@@ -8,8 +8,6 @@ import socket
 import sqlite3
 import urllib.parse
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +30,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def _other_databases_are_allowed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _other_databases_are_allowed(transactional_db, monkeypatch):
     def ensure_connection(self: BaseDatabaseWrapper) -> None:
         if self.connection is None:
             with self.wrap_database_errors:
@@ -46,7 +44,7 @@ def quiet(_: str) -> None:
 
 
 @pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[str]:
+def sqlite(tmp_path):
     """Django's alias of an empty SQLite database; PostgreSQL's is migrated here."""
     shutil.copyfile(stack.migrated({}) / patterns.DATABASE, tmp_path / "parley.sqlite3")
     config = {
@@ -62,7 +60,7 @@ def sqlite(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgresql() -> Iterator[str]:
+def postgresql():
     """The URL of an empty database, without tables."""
     name = f"test_moved_{uuid.uuid4().hex[:8]}"
     with connection.cursor() as cursor:
@@ -84,9 +82,7 @@ def words_of(using: str) -> list[Any]:
 
 @pytest.mark.services("it moves to PostgreSQL and back", only=True)
 @pytest.mark.usefixtures("own_files")
-def test_all_rows_move_between_databases(
-    play: Any, ada: Any, echo: Any, said: Any, sqlite: str, postgresql: str, tmp_path: Path
-) -> None:
+def test_all_rows_move_between_databases(play, ada, echo, said, sqlite, postgresql, tmp_path):
     play({"write": {"agent": "loud", "message": "hello"}})
     fill(ada, echo, said)
     before = rows()
@@ -114,7 +110,7 @@ def test_all_rows_move_between_databases(
     assert (is_well, words) == (True, f"{len(before['record.Context'])} sessions were replayed and match their logs.")
 
 
-def test_who_serves_is_asked_to_stop_first(ada: Any, settings: Any) -> None:
+def test_who_serves_is_asked_to_stop_first(ada, settings):
     settings.PORT = 1  # where nobody listens
     url = "postgres://nobody@127.0.0.1:1/nowhere"
     with sqlite3.connect(connection.settings_dict["NAME"]) as other:
@@ -131,6 +127,6 @@ def test_who_serves_is_asked_to_stop_first(ada: Any, settings: Any) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite:///other.sqlite3", "http://nonsense", "postgres://[broken"])
-def test_it_moves_only_to_postgresql(url: str) -> None:
+def test_it_moves_only_to_postgresql(url):
     with pytest.raises(CommandError):
         call_command("move_to", url, while_serving=True)

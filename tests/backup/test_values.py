@@ -6,7 +6,6 @@ import datetime
 import decimal
 import json
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,7 +55,7 @@ VALUES: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def every() -> Iterator[type[models.Model]]:
+def every():
     with isolate_apps("apps.operators"):
 
         class EveryType(models.Model):  # noqa: DJ008

@@ -3,18 +3,16 @@
 A journey fails if a script throws or the browser complains, unless the test clears `complaints`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, expect, sync_playwright
 
 from tests import stack
 from tests.browser import agents, hostile, people
-from tests.browser.people import Person
 from tests.chromium import CHROMIUM, WHOLE
-from tests.stack import Stack
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--renderer-process-limit=1")  # no spare renderer process
 PATIENCE = 60_000  # milliseconds, for a busy machine
@@ -32,14 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Stack]:
+def server():
     """A Parley that may call itself as a remote agent, with quotas for fast tests."""
     with stack.running(OUTBOUND_ALLOW="127.0.0.1", ACTS_PER_MINUTE="1000", FORKS_PER_MINUTE="1000") as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def chromium() -> Iterator[Browser]:
+def chromium():
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
@@ -48,7 +46,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def whole_chromium(chromium: Browser) -> Iterator[Browser]:
+def whole_chromium(chromium):
     """With a PDF viewer, which the headless shell lacks."""
     if WHOLE is None:
         pytest.skip("the headless shell has no viewer for PDF: apt-get install chromium")
@@ -70,23 +68,23 @@ Agent.objects.filter(slug__in=["asking", "filing"]).update(sign_artifacts=True)
 
 
 @pytest.fixture(scope="package")
-def everybody(server: Stack) -> list[Person]:
+def everybody(server):
     return list(people.make(server, MOST_PEOPLE, REGISTER))
 
 
 @pytest.fixture(scope="package")
-def parley(server: Stack, everybody: list[Person]) -> Stack:
+def parley(server, everybody):
     """With the agents of these tests."""
     return server
 
 
 @pytest.fixture
-def ada(everybody: list[Person]) -> Person:
+def ada(everybody):
     return everybody.pop(0)
 
 
 @pytest.fixture
-def operator(everybody: list[Person]) -> Person:
+def operator(everybody):
     return everybody[-1]
 
 
@@ -99,7 +97,7 @@ NO_COMPLAINTS = (
 
 
 @pytest.fixture
-def complaints() -> Iterator[list[str]]:
+def complaints():
     """Browser complaints so far; a journey that causes errors on purpose clears it."""
     heard: list[str] = []
     yield heard
@@ -107,7 +105,7 @@ def complaints() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def open_browser(chromium: Browser, parley: Stack, ada: Person, complaints: list[str]) -> Iterator[OpenBrowser]:
+def open_browser(chromium, parley, ada, complaints):
     """Opens a window of this size with Ada signed in; no service worker by default."""
     contexts = []
 
@@ -131,19 +129,19 @@ def open_browser(chromium: Browser, parley: Stack, ada: Person, complaints: list
 
 
 @pytest.fixture
-def page(open_browser: OpenBrowser) -> Page:
+def page(open_browser):
     """Ada's page on a wide screen, with clipboard permission."""
     return open_browser(permissions=["clipboard-read", "clipboard-write"]).new_page()
 
 
 @pytest.fixture
-def go(tmp_path: Path) -> Path:
+def go(tmp_path):
     """The file that an agent waits for: `go.touch()` lets it continue."""
     return tmp_path / "go"
 
 
 @pytest.fixture
-def csv(tmp_path: Path) -> Path:
+def csv(tmp_path):
     path = tmp_path / "depths.csv"
     rows = (
         f"{'ABC'[number % 3]},{number * 1.5},{'' if number % 10 == 0 else 20 - number / 10}" for number in range(90)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,14 +12,12 @@ from django.test import AsyncClient, Client
 
 from apps.accounts.models import User
 from apps.accounts.people import mail as sending
-from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine.accept import Receipt
 from tests.clients import telling
 
 
 @pytest.fixture
-def browser_of() -> Callable[[User], Client]:
+def browser_of():
     def opened(user: User) -> Client:
         client = Client()
         client.force_login(user)
@@ -30,51 +27,51 @@ def browser_of() -> Callable[[User], Client]:
 
 
 @pytest.fixture
-def ada_browser(ada: User, browser_of: Callable[[User], Client]) -> Client:
+def ada_browser(ada, browser_of):
     return browser_of(ada)
 
 
 @pytest.fixture
-def bob_browser(bob: User, browser_of: Callable[[User], Client]) -> Client:
+def bob_browser(bob, browser_of):
     return browser_of(bob)
 
 
 @pytest.fixture
-async def ada_at_work(ada: User) -> AsyncClient:
+async def ada_at_work(ada):
     client = AsyncClient()
     await client.aforce_login(ada)
     return client
 
 
 @pytest.fixture
-def report(db: None) -> Agent:
+def report(db):
     return register_hosted("report", "examples.report.agent:Report")
 
 
 @pytest.fixture
-def hello(db: None) -> Agent:
+def hello(db):
     return register_hosted("hello", "examples.agents.hello:Hello")
 
 
 @pytest.fixture
-def finished(ada: User, echo: Agent) -> Receipt:
+def finished(ada, echo):
     return telling.finished(
         ada, echo, {"notes.md": telling.text("# Notes\n", "text/markdown"), "dot.png": telling.picture()}
     )
 
 
 @pytest.fixture
-def asked(ada: User, report: Agent) -> Receipt:
+def asked(ada, report):
     return telling.asked(ada, report, {"name": "format", "schema": telling.FORMAT})
 
 
 @pytest.fixture
-def new_id() -> Callable[[], str]:
+def new_id():
     return lambda: str(uuid.uuid4())
 
 
 @pytest.fixture
-def letters(settings: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def letters(settings, monkeypatch):
     """What was sent, at once and in this thread."""
     settings.EMAIL_URL = "smtp://mail.example:25"
     monkeypatch.setattr(sending.db, "later", lambda function, *args: function(*args))

@@ -2,7 +2,6 @@
 
 import os
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -17,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.stack import ROOT, Stack, running
+from tests.stack import ROOT, running
 
 pytestmark = pytest.mark.slow("requests by the hundred to a Parley of its own")
 
@@ -42,21 +41,21 @@ schema, streams = described.exclude(is_endless), described.include(is_endless)
 
 
 @pytest.fixture(scope="module")
-def parley() -> Iterator[Stack]:
+def parley():
     """With quotas off."""
     with running(ACTS_PER_MINUTE="1000000", FORKS_PER_MINUTE="1000000") as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
-def client(parley: Stack) -> Iterator[httpx.Client]:
+def client(parley):
     headers = {"Authorization": f"Bearer {parley.demo_key}"}
     with httpx.Client(base_url=f"{parley.url}/api/v1", headers=headers, timeout=60) as client:
         yield client
 
 
 @pytest.fixture
-def there(client: httpx.Client) -> list[JSON]:
+def there(client):
     """Existing objects by parameter name: first finished ones, then waiting ones."""
     return [begun(client, "echo", "hello"), begun(client, "report", "A report, please.")]
 
@@ -75,7 +74,7 @@ often = hypothesis.settings(max_examples=EXAMPLES, suppress_health_check=list(hy
 
 @schema.parametrize()
 @often
-def test_answers_are_as_promised(case: schemathesis.Case, parley: Stack, there: list[JSON]) -> None:
+def test_answers_are_as_promised(case, parley, there):
     ask_for_some_of(there, case)
     headers = {"Authorization": f"Bearer {parley.demo_key}"}
     case.call_and_validate(base_url=parley.url, headers=headers, checks=PROMISES, timeout=60)
@@ -83,7 +82,7 @@ def test_answers_are_as_promised(case: schemathesis.Case, parley: Stack, there: 
 
 @streams.parametrize()
 @often
-def test_streams_begin_as_promised(case: schemathesis.Case, parley: Stack, there: list[JSON]) -> None:
+def test_streams_begin_as_promised(case, parley, there):
     ask_for_some_of(there, case)
     headers = {"Authorization": f"Bearer {parley.demo_key}"}
     asked = case.as_transport_kwargs(base_url=parley.url, headers=headers)

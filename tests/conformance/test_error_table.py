@@ -145,7 +145,7 @@ def classes(kind: type[Refusal] = Refusal) -> list[type[Exception]]:
 
 
 @pytest.fixture(scope="module")
-def every_error() -> dict[str, Exception]:
+def every_error():
     """One of each class, by its name."""
     for module in pkgutil.walk_packages(apps.__path__, "apps."):
         if not {"migrations", "management"} & set(module.name.split(".")):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -39,7 +38,7 @@ FROM_BEHIND = (AgentStats, AuditEntry, Indexed, PeriodicJob, SearchEntry, Search
 
 
 @pytest.fixture
-async def scene(ada, ada_key, bob, bob_key, countdown, echo, quiet) -> Scene:
+async def scene(ada, ada_key, bob, bob_key, countdown, echo, quiet):
     """Ada and Bob have finished tasks; one agent is private, one switched off."""
     await db.run(_register_the_hidden)
     adas = await db.run(lambda: telling.finished(ada, countdown, messageId="ADAS"))
@@ -68,7 +67,7 @@ def _register_the_hidden() -> None:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[httpx.AsyncClient]:
+async def http():
     async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost") as client:
         yield client
 

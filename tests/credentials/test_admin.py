@@ -6,7 +6,6 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 
-from apps.accounts.models import User
 from apps.agents.registration import register_hosted
 from apps.credentials.models import Credential, OAuthService
 from parley import outbound
@@ -80,7 +79,7 @@ def test_a_saved_secret_goes_to_no_other_server(admin_client, server):
     assert (service.client_secret, service.metadata) == ("", {})
 
 
-def test_admin_revokes_and_never_shows_tokens(admin_client, server, ada: User):
+def test_admin_revokes_and_never_shows_tokens(admin_client, server, ada):
     tokens = server.grant()
     service = server.declared(metadata={"issuer": server.url, "revocation_endpoint": f"{server.url}/revoke"})
     agent = register_hosted("calendar", "tests.engine.agents:Calendar")

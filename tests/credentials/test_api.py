@@ -36,7 +36,7 @@ def state_of(task: Task) -> str:
     return Task.objects.get(pk=task.pk).state
 
 
-async def test_a_credential_continues_the_task(ada_calls: Caller, bob_calls: Caller, ada: User, said: Any) -> None:
+async def test_a_credential_continues_the_task(ada_calls, bob_calls, ada, said):
     task = await asking(ada, said)
     address = f"/tasks/{task.pk}/credential"
     assert (await bob_calls.post(address, {"secret": SECRET})).status == 404
@@ -52,7 +52,7 @@ async def test_a_credential_continues_the_task(ada_calls: Caller, bob_calls: Cal
     assert await db.run(lambda: Credential.objects.get().secret) == SECRET
 
 
-async def test_giving_credentials_needs_a_scope_of_its_own(ada: User, said: Any) -> None:
+async def test_giving_credentials_needs_a_scope_of_its_own(ada, said):
     task = await asking(ada, said)
     address = f"/tasks/{task.pk}/credential"
     for scope, status in ((WRITE, 403), (CREDENTIALS, 204)):

@@ -23,7 +23,7 @@ RELEASE = {"Name": "team", "Namespace": "there", "Service": "Helm", "Revision": 
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
     made = [sys.executable, "deploy/tools/helm.py", str(folder), "--image", "ghcr.example/parley"]
     subprocess.run(made, cwd=ROOT, check=True, capture_output=True)
@@ -34,7 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def resources(files: dict[str, str]) -> list[dict[str, Any]]:
+def resources(files):
     """As with everything that can be switched on. Raises KeyError for a value that the chart does not have."""
     about = yaml.safe_load(files["Chart.yaml"])
     chart = {"Name": about["name"], "Version": about["version"], "AppVersion": about["appVersion"]}
@@ -53,7 +53,7 @@ def resources(files: dict[str, str]) -> list[dict[str, Any]]:
     return [one for text in plain for one in yaml.safe_load_all(text) if one]
 
 
-def test_chart_has_every_resource_of_the_manifests(resources: list[dict[str, Any]]) -> None:
+def test_chart_has_every_resource_of_the_manifests(resources):
     def named(of: list[dict[str, Any]]) -> list[tuple[str, str]]:
         return sorted((one["apiVersion"], one["kind"]) for one in of if one["kind"] != "Namespace")
 
@@ -61,7 +61,7 @@ def test_chart_has_every_resource_of_the_manifests(resources: list[dict[str, Any
     assert missing_references(resources) == set()
 
 
-def test_its_pods_are_those_of_the_manifests(resources: list[dict[str, Any]]) -> None:
+def test_its_pods_are_those_of_the_manifests(resources):
     changed = {"image", "imagePullPolicy", "envFrom", "resources"}
     for template in (one["spec"]["template"] for one in resources if one["kind"] in ("Deployment", "Job")):
         pod, there = template["spec"], pods()[template["metadata"]["labels"]["app.kubernetes.io/name"]]
@@ -75,7 +75,7 @@ def test_its_pods_are_those_of_the_manifests(resources: list[dict[str, Any]]) ->
         assert {key: pod[key] for key in same} == {key: there[key] for key in same}
 
 
-def test_secrets_are_required_and_not_given(files: dict[str, str]) -> None:
+def test_secrets_are_required_and_not_given(files):
     (secret,) = kinds("Secret")
     assert yaml.safe_load(files["values.yaml"])["secrets"] == dict.fromkeys(secret["stringData"], "")
     assert re.search(r"\{\{ required .* \$value \| quote \}\}", files["templates/secret.yaml"])

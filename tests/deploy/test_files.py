@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,7 +99,7 @@ def missing_references(documents: list[dict[str, Any]]) -> set[tuple[str, str]]:
     return wanted - there
 
 
-def test_each_place_sets_what_services_need() -> None:
+def test_each_place_sets_what_services_need():
     heredoc = re.search(r"<<END\n(.*?)^END$", ONE_MACHINE, re.MULTILINE | re.DOTALL)
     assert heredoc
     image = "".join(re.findall(r"^ENV .*$", DOCKERFILE.split("FROM")[-1], re.MULTILINE))
@@ -116,7 +115,7 @@ def test_each_place_sets_what_services_need() -> None:
     assert set().union(others, *complete.values()) - names_read() - NOT_OURS - OF_COMPOSE == set()
 
 
-def test_pages_and_manifests_name_the_current_version() -> None:
+def test_pages_and_manifests_name_the_current_version():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     pages = ["README.md", *(f"docs/running/{name}.md" for name in ("README", "containers", "one-machine"))]
     others = ["platform/parley/terminal/README.md", "deploy/kubernetes/kustomization.yaml"]
@@ -126,7 +125,7 @@ def test_pages_and_manifests_name_the_current_version() -> None:
     assert {one for found in named for one in found} == {version}
 
 
-def test_processes_are_started_the_same_everywhere() -> None:
+def test_processes_are_started_the_same_everywhere():
     image, service = image_command(), unit("parley-web@.service")["ExecStart"][0].split()
     assert image[:2] == ["uvicorn", "parley.asgi:application"]
     assert image[-len(UVICORN) :] == service[-len(UVICORN) :] == UVICORN
@@ -146,7 +145,7 @@ def test_processes_are_started_the_same_everywhere() -> None:
     assert all(limit > DRAIN_SECONDS + RELEASE_SECONDS for limit in patience)
 
 
-def test_every_command_of_parley_exists() -> None:
+def test_every_command_of_parley_exists():
     shown = [block for text in RUNNING.values() for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)]
     texts = [*shown, (SYSTEMD / "parley-prepare.service").read_text(), DOCKERFILE]
     named = {name for text in texts for name in re.findall(r"(?:^|/|web |-- )parley ([a-z_]+)", text, re.MULTILINE)}
@@ -155,7 +154,7 @@ def test_every_command_of_parley_exists() -> None:
     assert named - set(get_commands()) == set()
 
 
-def test_ports_and_probes_match() -> None:
+def test_ports_and_probes_match():
     port = image_command()[image_command().index("--port") + 1]
     assert f"EXPOSE {port}" in DOCKERFILE
     assert f"port {port}" in CADDY
@@ -171,7 +170,7 @@ def test_ports_and_probes_match() -> None:
     assert all(resolve(path) for path in asked)
 
 
-def test_proxies_take_uploads_and_stream() -> None:
+def test_proxies_take_uploads_and_stream():
     (ingress,) = kinds("Ingress")
     notes = ingress["metadata"]["annotations"]
     sizes = [
@@ -188,7 +187,7 @@ def test_proxies_take_uploads_and_stream() -> None:
     assert "flush_interval -1" in CADDY
 
 
-def test_compose_refers_to_what_exists() -> None:
+def test_compose_refers_to_what_exists():
     services, networks, volumes = (COMPOSE[part] for part in ("services", "networks", "volumes"))
     for service in services.values():
         assert set(service.get("depends_on", {})) <= set(services)
@@ -205,7 +204,7 @@ def test_compose_refers_to_what_exists() -> None:
     assert {name for name, service in services.items() if "ports" in service} == {"caddy"}
 
 
-def test_kubernetes_refers_to_what_exists() -> None:
+def test_kubernetes_refers_to_what_exists():
     kustomization = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())
     files = {path.name for path in KUBERNETES.glob("*.yaml")}
     assert files - set(kustomization["resources"]) == {"kustomization.yaml", "secret.example.yaml", "autoscaling.yaml"}
@@ -214,7 +213,7 @@ def test_kubernetes_refers_to_what_exists() -> None:
     assert missing_references(manifests()) == set()
 
 
-def test_containers_have_no_rights() -> None:
+def test_containers_have_no_rights():
     (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE)
     for pod in pods().values():
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -234,7 +233,7 @@ def test_containers_have_no_rights() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_image_has_all_that_the_wheel_needs() -> None:
+def test_image_has_all_that_the_wheel_needs():
     (tag,) = set(re.findall(r"^ARG PYTHON=python:([\d.]+)", DOCKERFILE, re.MULTILINE))
     assert tag == (ROOT / ".python-version").read_text().strip()
     lines = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
@@ -245,7 +244,7 @@ def test_image_has_all_that_the_wheel_needs() -> None:
     assert all((ROOT / path).exists() for path in copied)
 
 
-def test_units_name_existing_units_and_programs() -> None:
+def test_units_name_existing_units_and_programs():
     units = {path.name for path in SYSTEMD.iterdir() if path.suffix in (".service", ".target")}
     programs = {f"/opt/parley/bin/{program}" for program in ("parley", "uvicorn", "celery")}
     for values in map(unit, units):
@@ -273,7 +272,7 @@ PACKAGES = {
         (None, 2, "could not be checked"),
     ],
 )
-def test_audit_that_could_not_ask_is_not_green(found: list[str] | None, status: int, said: str, tmp_path: Path) -> None:
+def test_audit_that_could_not_ask_is_not_green(found, status, said, tmp_path):
     program = tmp_path / "pip-audit"
     answer = "no connection" if found is None else json.dumps({"dependencies": [PACKAGES[name] for name in found]})
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")

@@ -18,7 +18,7 @@ def given_to(action: str, job: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_images_and_actions_are_pinned() -> None:
+def test_images_and_actions_are_pinned():
     assert re.findall(r"^ARG PYTHON=python:[\w.-]+@sha256:[0-9a-f]{64}$", DOCKERFILE, re.MULTILINE)
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON}"}
     steps = [step for one in WORKFLOWS.values() for job in one["jobs"].values() for step in job["steps"]]
@@ -27,7 +27,7 @@ def test_images_and_actions_are_pinned() -> None:
     assert [one for one in used if not re.fullmatch(r"[\w-]+/[\w-]+@(v\d+\.\d+\.\d+|[0-9a-f]{40})", one)] == []
 
 
-def test_images_and_packages_have_provenance() -> None:
+def test_images_and_packages_have_provenance():
     built = given_to("docker/build-push-action", "image")
     assert (built["provenance"], built["sbom"]) == ("mode=max", True)
     digest = "${{ steps.build.outputs.digest }}"
@@ -39,7 +39,7 @@ def test_images_and_packages_have_provenance() -> None:
     assert signed | {"dist/sbom.json", "requirements.lock"} == kept
 
 
-def test_workflows_write_only_releases_of_tags() -> None:
+def test_workflows_write_only_releases_of_tags():
     assert RELEASE[True] == {"push": {"tags": ["v*"]}}  # YAML 1.1 reads the word `on` so
     assert set(RELEASE["jobs"][RELEASES_TO]["needs"]) == RELEASE["jobs"].keys() - {RELEASES_TO}
     for workflow in WORKFLOWS.values():

@@ -11,7 +11,6 @@ import tomllib
 import urllib.request
 import venv
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ KEPT = ("PATH", "HOME", "LANG", "TMPDIR")  # no settings, and no PYTHONPATH
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([*BUILD, str(folder)], cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.glob(f"parley_platform-{VERSION}-*.whl")
@@ -33,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def parley(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def parley(wheel, tmp_path_factory):
     """The program of an environment that has the wheel, and this one's packages without the checkout."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, with_pip=True, symlinks=True)
@@ -47,7 +46,7 @@ def parley(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(parley: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def served(parley, tmp_path_factory):
     """Address and folder of `parley serve`."""
     folder, port = tmp_path_factory.mktemp("empty"), free_port()
     environment = {key: os.environ[key] for key in KEPT if key in os.environ} | {"PORT": str(port)}
@@ -80,7 +79,7 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
-def test_it_has_every_file_and_nothing_else(wheel: Path) -> None:
+def test_it_has_every_file_and_nothing_else(wheel):
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     places = {"platform/": "", "docs/extensions/": "parley/assets/docs/extensions/", "static/": "parley/assets/static/",
               "templates/": "parley/assets/templates/", "apps/": "apps/", "examples/": "examples/"}  # fmt: skip
@@ -104,7 +103,7 @@ def say(parley: Path, folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.services("it runs in a process of its own, which compiles all modules", only=True)
-def test_it_serves_from_an_empty_folder(parley: Path, served: tuple[str, Path], tmp_path: Path) -> None:
+def test_it_serves_from_an_empty_folder(parley, served, tmp_path):
     assert say(parley, tmp_path, "--version") == say(parley, tmp_path, "version") == f"Parley {VERSION}\n"
     commands = say(parley, tmp_path, "help", "--commands").split()
     assert {"serve", "prepare", "create_user", "replay", "ask"} <= set(commands)

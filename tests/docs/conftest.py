@@ -1,35 +1,34 @@
 import os
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
 from apps.model_agents import language_models
 from tests import stack
-from tests.docs.pages import PAGES, Page, page_at
-from tests.docs.reading import Reader, reader_in
-from tests.type_checking import TypeChecked, type_checking
+from tests.docs.pages import PAGES, page_at
+from tests.docs.reading import reader_in
+from tests.type_checking import type_checking
 
 
 @pytest.fixture(autouse=True)
-def _models_are_the_platforms_again() -> Iterator[None]:
+def _models_are_the_platforms_again():
     """A page may act as another host."""
     yield
     language_models.configure()
 
 
 @pytest.fixture(scope="session")
-def pages() -> list[Page]:
+def pages():
     return [page_at(path) for path in PAGES]
 
 
 @pytest.fixture(scope="session")
-def type_checked() -> TypeChecked:
+def type_checked():
     return type_checking(stack.ROOT / ".mypy_cache" / "of-authors")
 
 
 @pytest.fixture(scope="session")
-def reader(tmp_path_factory: pytest.TempPathFactory, pages: list[Page]) -> Iterator[Reader]:
+def reader(tmp_path_factory, pages):
     """A reader with all pages' files; starts a Parley at the first command."""
     folder = tmp_path_factory.mktemp("home") / "agents"
     running: list[stack.Stack] = []

@@ -32,15 +32,15 @@ def used_names() -> set[str]:
     return names | attributes
 
 
-def test_every_public_name_is_on_the_page() -> None:
+def test_every_public_name_is_on_the_page():
     assert sorted(DIRECTIVE.findall(PAGE.read_text())) == sorted(PUBLIC)
 
 
-def test_every_public_name_has_a_docstring() -> None:
+def test_every_public_name_has_a_docstring():
     package = griffe.load("agentkit", search_paths=[ROOT / "platform"])
     assert [name for name in PUBLIC if not package[name.removeprefix("agentkit.")].has_docstring] == []
 
 
-def test_an_example_on_the_page_uses_each_name() -> None:
+def test_an_example_on_the_page_uses_each_name():
     paths = {name.removeprefix("agentkit.").removeprefix("llm.") for name in PUBLIC}
     assert paths - used_names() == set()

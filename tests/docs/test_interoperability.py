@@ -9,7 +9,7 @@ from interoperability.tries import judged
 ROLES = {"client": "it calls Parley", "server": "Parley calls it"}
 
 
-def test_every_package_has_a_program_and_a_row() -> None:
+def test_every_package_has_a_program_and_a_row():
     page = PAGE.read_text()
     for package in PACKAGES:
         roles = [role for role in ROLES if package.path(role).exists()]
@@ -18,7 +18,7 @@ def test_every_package_has_a_program_and_a_row() -> None:
             assert f"| `{package.shown}` | {package.version} | {package.speaks} | {ROLES[role]} |" in page
 
 
-def test_every_program_belongs_to_a_package() -> None:
+def test_every_program_belongs_to_a_package():
     declared = {package.path(role) for package in PACKAGES for role in ROLES}
     assert set(PROGRAMS.glob("*_*.*")) <= declared
 
@@ -33,5 +33,5 @@ def test_every_program_belongs_to_a_package() -> None:
         ({"tried": "cancel", "error": "TimeoutError"}, True),
     ],
 )
-def test_a_wrong_answer_is_news(line, is_news) -> None:
+def test_a_wrong_answer_is_news(line, is_news):
     assert bool(Row(PACKAGES[0], True, judged([line])).unexpected) is is_news

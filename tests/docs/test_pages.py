@@ -6,26 +6,24 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PAGES, Page, page_at
-from tests.docs.reading import Reader
 from tests.generated_client import PACKAGE, generate
 from tests.stack import ROOT
-from tests.type_checking import TypeChecked
 
 pytestmark = pytest.mark.slow("documentation is executed")
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_does_what_it_says(path: Path, reader: Reader) -> None:
+def test_a_page_does_what_it_says(path, reader):
     reader.follow(page_at(path))
 
 
-def test_few_blocks_are_not_executed(pages: list[Page]) -> None:
+def test_few_blocks_are_not_executed(pages):
     found = [block.where for page in pages for block in page.blocks if block.why_not]
     assert len(found) == 16, f"Lower the number, or have them executed: {found}"
 
 
-def test_what_curl_answers_is_shown(pages: list[Page]) -> None:
+def test_what_curl_answers_is_shown(pages):
     """curl succeeds for a JSON-RPC error, so only the comparison finds it."""
     silent = [
         block.where
@@ -37,7 +35,7 @@ def test_what_curl_answers_is_shown(pages: list[Page]) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_python_of_pages_passes_strict_mypy(pages: list[Page], tmp_path: Path, type_checked: TypeChecked) -> None:
+def test_python_of_pages_passes_strict_mypy(pages, tmp_path, type_checked):
     generate(tmp_path)  # a page imports it
     for path in (tmp_path / PACKAGE).rglob("*.py"):
         path.write_text(f"# mypy: ignore-errors\n{path.read_text()}")  # it is typed, but generated
@@ -56,7 +54,7 @@ def write_python(pages: list[Page], folder: Path) -> list[str]:
     return list(sources)
 
 
-def test_the_readmes_pictures_are_there_and_small() -> None:
+def test_the_readmes_pictures_are_there_and_small():
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', (ROOT / "README.md").read_text())
     assert len(pictures) == 4
     assert [name for name in pictures if (ROOT / name).stat().st_size > 150_000] == []

@@ -1,7 +1,6 @@
 """Documentation uses the words of the glossary."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -29,11 +28,11 @@ def found_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_uses_the_words_of_the_glossary(path: Path) -> None:
+def test_a_page_uses_the_words_of_the_glossary(path):
     assert found_in(path.read_text()) == []
 
 
-def test_avoided_words_are_found_in_prose() -> None:
+def test_avoided_words_are_found_in_prose():
     assert len(avoided_words()) > 10
     assert found_in("Read it Anew.\nTwo wake-ups.") == ["Anew", "wake-ups"]
     assert found_in("`task.cancelled` is true.\n```python\ncolour = 1\n```\n") == []

@@ -1,12 +1,10 @@
 """Official clients of other protocols at this process's application."""
 
-from collections.abc import AsyncIterator, Callable
-
 import httpx2
 import pytest
 from openai import AsyncOpenAI
 
-from apps.accounts.models import ApiKey, User
+from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from parley.asgi import application
@@ -14,34 +12,34 @@ from tests.doors import agents
 
 
 @pytest.fixture
-def speaking(db: None) -> Agent:
+def speaking(db):
     agents.STARTED.clear()
     agents.STOPPED.clear()
     return register_hosted("speaking", "tests.doors.agents:Speaking", access=Agent.Access.AUTHENTICATED)
 
 
 @pytest.fixture
-def greeting(db: None) -> Agent:
+def greeting(db):
     return register_hosted("greeting", "tests.doors.agents:Greeting", access=Agent.Access.AUTHENTICATED)
 
 
 @pytest.fixture
-def modeled(db: None) -> Agent:
+def modeled(db):
     return register_hosted("modeled", "tests.doors.agents:Modeled", access=Agent.Access.AUTHENTICATED)
 
 
 @pytest.fixture
-def ada_key(ada: User) -> str:
+def ada_key(ada):
     return ApiKey.issue(ada, "test")[1]
 
 
 @pytest.fixture
-def bob_key(bob: User) -> str:
+def bob_key(bob):
     return ApiKey.issue(bob, "test")[1]
 
 
 @pytest.fixture
-async def openai_for() -> AsyncIterator[Callable[[str], AsyncOpenAI]]:
+async def openai_for():
     """OpenAI's client with a key of ours; it does not send again."""
     transport = httpx2.ASGITransport(app=application)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -49,5 +47,5 @@ async def openai_for() -> AsyncIterator[Callable[[str], AsyncOpenAI]]:
 
 
 @pytest.fixture
-def client(openai_for: Callable[[str], AsyncOpenAI], ada_key: str) -> AsyncOpenAI:
+def client(openai_for, ada_key):
     return openai_for(ada_key)

@@ -1,7 +1,6 @@
 """Agents by class, path or name, and the runs that workers are told of."""
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from tests.payments import facilitating
 
 
 @pytest.fixture
-def agent_at(db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Agent]]:
+def agent_at(db, monkeypatch):
     """Register what a path names, what `tests.engine.agents` has by that name, or a handler itself."""
 
     async def register(handler: Any, **policies: Any) -> Agent:
@@ -34,7 +33,7 @@ def agent_at(db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitab
 
 
 @pytest.fixture
-def agent(agent_at: Callable[..., Awaitable[Agent]]) -> Callable[..., Awaitable[Agent]]:
+def agent(agent_at):
     return agent_at
 
 
@@ -51,7 +50,7 @@ class Published(list[Any]):
 
 
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+def published(monkeypatch):
     """The runs of which workers were told; no worker is."""
     runs = Published()
     for module in (accept, activity, claim, jobs, requests, send, turn, worker):
@@ -60,7 +59,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Published:
 
 
 @pytest.fixture
-def cast(db: None) -> Iterator[dict[str, Agent]]:
+def cast(db):
     """The agents of `calling_agents` by slug, with closed gates."""
     EXECUTED.clear()
     GATES.update({name: threading.Event() for name in "abc"})
@@ -79,7 +78,7 @@ def _registered(name: str) -> Agent:
 
 
 @pytest.fixture
-def facilitator(settings: Any) -> Iterator[facilitating.Facilitator]:
+def facilitator(settings):
     """A facilitator and a wallet of x402, without a chain."""
     facilitating.SIGNED.clear()
     settings.PAYMENT_WALLETS = {"test": facilitating.WALLET}
@@ -89,5 +88,5 @@ def facilitator(settings: Any) -> Iterator[facilitating.Facilitator]:
 
 
 @pytest.fixture
-def seller(db: None) -> Agent:
+def seller(db):
     return register_hosted("selling", "tests.payments.facilitating:Selling")

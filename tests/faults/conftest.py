@@ -74,23 +74,23 @@ def wait_for_stop(own: Stack, task: JSON, number: int) -> None:
 
 
 @pytest.fixture(scope="package")
-def broker_line() -> Iterator[Line]:
+def broker_line():
     with closing(Line(settings.CELERY_BROKER_URL)) as line:
         yield line
 
 
 @pytest.fixture(scope="package")
-def frail(broker_line: Line) -> Iterator[Stack]:
+def frail(broker_line):
     """Each test must leave it running."""
     with standing(CELERY_BROKER_URL=broker_line.url) as own:
         yield own
 
 
 @pytest.fixture
-def patient(frail: Stack) -> Caller:
+def patient(frail):
     return Caller(frail, "patient")
 
 
 @pytest.fixture
-def countdown(frail: Stack) -> Caller:
+def countdown(frail):
     return Caller(frail, "countdown")

@@ -83,7 +83,7 @@ def right() -> tuple[Seen, Record]:
     return seen, record
 
 
-def test_right_history_breaks_no_rule() -> None:
+def test_right_history_breaks_no_rule():
     assert not any(judge.judge(*right()).values())
 
 
@@ -139,18 +139,18 @@ WRONG: list[tuple[judge.Rule, str, Callable[[Seen, Record], object]]] = [
 
 
 @pytest.mark.parametrize(("rule", "how", "spoil"), WRONG)
-def test_rule_finds_what_breaks_it(rule: judge.Rule, how: str, spoil: Callable[[Seen, Record], object]) -> None:
+def test_rule_finds_what_breaks_it(rule, how, spoil):
     seen, record = right()
     spoil(seen, record)
     assert rule(seen, record)
 
 
-def test_each_rule_has_a_wrong_history() -> None:
+def test_each_rule_has_a_wrong_history():
     assert set(judge.RULES) == {rule for rule, *_ in WRONG}
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_each_defect_can_be_planted(name: str) -> None:
+def test_each_defect_can_be_planted(name):
     plant, _ = DEFECTS[name]
     try:
         plant()

@@ -29,7 +29,7 @@ def steps_done(own: Stack) -> int:
     ("plans", "kills"), [(12, 3), pytest.param(100, 20, marks=pytest.mark.slow("twenty workers are started"))]
 )
 @pytest.mark.timeout(900)  # twenty workers start slowly on a busy machine
-def test_plans_outlive_dying_workers(frail: Stack, plans: int, kills: int) -> None:
+def test_plans_outlive_dying_workers(frail, plans, kills):
     seed = secrets.randbits(32)
     print(f"seed {seed}")
     chance = random.Random(seed)

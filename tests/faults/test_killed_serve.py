@@ -13,7 +13,7 @@ from tests.faults.conftest import PATIENCE, standing
 pytestmark = pytest.mark.services("a child process of a Celery worker, beside the server's own")
 
 
-def test_run_that_kills_its_process_fails_alone() -> None:
+def test_run_that_kills_its_process_fails_alone():
     with standing() as own:
         name = "serve" if own.is_embedded else "worker"
         patient, reckless, poison = (Caller(own, slug) for slug in ("patient", "reckless", "poison"))

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests import stack
 from tests.faults.dying import COMING, GOING, STARTING
-from tests.stack import Stack
 
 pytestmark = pytest.mark.services("processes that are killed", only=True)
 IN_TABLES, IN_FILE = [False, True, False], [True, False, True]
 
 
 @pytest.fixture(scope="module")
-def installed() -> Iterator[Stack]:
+def installed():
     with stack.prepared() as prepared:
         prepared.prepare()
         yield prepared
 
 
 @pytest.mark.parametrize(("way", "steps"), [("going", GOING), ("coming", COMING)])
-def test_killed_archiving_or_restoring_keeps_whole_session(
-    installed: Stack, way: str, steps: list[tuple[str, str]]
-) -> None:
+def test_killed_archiving_or_restoring_keeps_whole_session(installed, way, steps):
     told = json.loads(installed.python("-m", "tests.faults.dying", way).stdout)
     whole = told["whole"]
     assert whole[:3] == IN_TABLES
@@ -37,7 +33,7 @@ def test_killed_archiving_or_restoring_keeps_whole_session(
     assert told["left"] == {"differences": [], "files": []}
 
 
-def test_killed_schedule_starts_one_task(installed: Stack) -> None:
+def test_killed_schedule_starts_one_task(installed):
     told = json.loads(installed.python("-m", "tests.faults.dying", "schedules").stdout)
     assert [one["killed"] for one in told] == [["waiting"]] * 3 + [["started"]]
     for step, one in zip(STARTING, told, strict=True):

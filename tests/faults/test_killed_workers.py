@@ -32,14 +32,14 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def api(frail: Stack) -> Iterator[httpx.Client]:
+def api(frail):
     headers = {"Authorization": f"Bearer {frail.demo_key}"}
     with httpx.Client(base_url=f"{frail.url}/api/v1", headers=headers, timeout=60) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def peer(frail: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+def peer(frail, tmp_path_factory):
     """The SDK's server, registered as the agent `cast`."""
     with running("tests.remote.peers.sdk_server") as url:
         card = Path(tmp_path_factory.mktemp("peer"), "card.json")
@@ -49,7 +49,7 @@ def peer(frail: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
 
 
 @pytest.fixture(scope="module")
-def killed(frail: Stack, api: httpx.Client, peer: Caller) -> Iterator[Scene]:
+def killed(frail, api, peer):
     foreman, patient, reckless = (Caller(frail, slug) for slug in ("foreman", "patient", "reckless"))
     with ExitStack() as exits:
         leading = foreman.send("3, 20 held")
@@ -78,7 +78,7 @@ def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
     return rows(own, query, task["id"])
 
 
-def test_repeatable_work_is_delivered_once(frail: Stack, killed: Scene) -> None:
+def test_repeatable_work_is_delivered_once(frail, killed):
     states = [event["statusUpdate"]["status"]["state"] for event in killed.stream if "statusUpdate" in event]
     assert states[-1] == "TASK_STATE_COMPLETED"
     done = Caller(frail, "patient").ended(killed.repeatable, within=PATIENCE)
@@ -86,14 +86,14 @@ def test_repeatable_work_is_delivered_once(frail: Stack, killed: Scene) -> None:
     assert [one["role"] for one in done["history"]] == ["ROLE_USER", "ROLE_AGENT"]
 
 
-def test_unrepeatable_work_fails_with_a_reason(frail: Stack, killed: Scene) -> None:
+def test_unrepeatable_work_fails_with_a_reason(frail, killed):
     failed = Caller(frail, "reckless").ended(killed.unrepeatable, within=PATIENCE)
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
     assert "not retry" in text_of(failed["status"]["message"])
     assert not failed.get("artifacts")
 
 
-def test_queued_messages_are_sent_once_in_order(killed: Scene, api: httpx.Client) -> None:
+def test_queued_messages_are_sent_once_in_order(killed, api):
     session = api.get(f"/tasks/{killed.repeatable['id']}").json()["sessionId"]
 
     def said() -> list[str]:
@@ -105,13 +105,13 @@ def test_queued_messages_are_sent_once_in_order(killed: Scene, api: httpx.Client
     assert api.get(f"/sessions/{session}/queue").json() == {"items": [], "held": ""}
 
 
-def test_waiting_caller_calls_nobody_twice(frail: Stack, killed: Scene) -> None:
+def test_waiting_caller_calls_nobody_twice(frail, killed):
     ended = Caller(frail, "foreman").ended(killed.foreman, within=2 * PATIENCE)
     assert text_of(ended["history"][-1]) == "3 20", ended
     assert children(frail, killed.foreman) == [("completed", 1), ("completed", 2)]
 
 
-def test_remote_agents_work_is_found_again(frail: Stack, killed: Scene, peer: Caller) -> None:
+def test_remote_agents_work_is_found_again(frail, killed, peer):
     done = peer.ended(killed.remote, within=PATIENCE + 30)
     assert done["status"]["state"] == "TASK_STATE_COMPLETED"
     assert [text_of(artifact) for artifact in done["artifacts"]] == ["".join(f"{n} " for n in range(1, 1001))]
@@ -119,7 +119,7 @@ def test_remote_agents_work_is_found_again(frail: Stack, killed: Scene, peer: Ca
     assert fence > 1, "another worker took the run up"
 
 
-def test_sigterm_gives_the_work_back_at_once(frail: Stack, patient: Caller) -> None:
+def test_sigterm_gives_the_work_back_at_once(frail, patient):
     task = patient.send("30 held")
     wait_for_stop(frail, task, STOP)
     frail.terminate("worker", within=30)

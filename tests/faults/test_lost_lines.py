@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from tests.clients.streaming import Client, logs_of
 from tests.faults.calling import Caller
 from tests.faults.goings import work_on_without
-from tests.faults.servers import Line
-from tests.stack import Stack
 
 pytestmark = pytest.mark.services("several processes and a real broker", only=True)
 
 
-def test_broker_may_be_out_of_reach(frail: Stack, broker_line: Line, tmp_path: Path) -> None:
+def test_broker_may_be_out_of_reach(frail, broker_line, tmp_path):
     work_on_without(frail, broker_line.cut, broker_line.mend, tmp_path)
 
 
-async def test_client_hears_each_event_once_despite_kill(frail: Stack, countdown: Caller) -> None:
+async def test_client_hears_each_event_once_despite_kill(frail, countdown):
     clients = [Client(frail.url, frail.demo_key) for _ in range(3)]
     await asyncio.gather(*(client.begin() for client in clients))
     expected: list[tuple[int, str]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.faults.agents import lines_to
 from tests.faults.calling import JSON, TERMINAL, Caller, message, text_of
 from tests.faults.conftest import PATIENCE, standing, wait_for_stop
 from tests.faults.goings import work_on_without
-from tests.faults.servers import Postgres, Redis
+from tests.faults.servers import Postgres
 from tests.stack import Stack
 
 pytestmark = pytest.mark.services("services of their own, which are killed", only=True)
@@ -23,19 +22,19 @@ TALKERS = 3
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
+def postgres():
     with servers.postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def memory() -> Iterator[Redis]:
+def memory():
     with servers.redis_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def own(postgres: Postgres, memory: Redis) -> Iterator[Stack]:
+def own(postgres, memory):
     """A stack on that cluster and that Redis."""
     services = {"DATABASE_URL": postgres.url, "CELERY_BROKER_URL": memory.url, "CHANNEL_LAYER_URL": memory.url}
     commits_wait_for_the_disk = {"PGOPTIONS": ""}  # as in production: a crash loses no commit
@@ -52,7 +51,7 @@ def talk(patient: Caller, context: str, over: threading.Event) -> list[JSON]:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_work_streams_and_callers_outlive_a_restart(own: Stack, postgres: Postgres, mode: str, tmp_path: Path) -> None:
+def test_work_streams_and_callers_outlive_a_restart(own, postgres, mode, tmp_path):
     patient, countdown = Caller(own, "patient"), Caller(own, "countdown")
     conversation = patient.send("1")
     over = threading.Event()
@@ -86,7 +85,7 @@ def test_work_streams_and_callers_outlive_a_restart(own: Stack, postgres: Postgr
     assert listed["totalSize"] == 1 + len(tasks)
 
 
-def test_broken_database_connections_stop_nothing(own: Stack, postgres: Postgres, tmp_path: Path) -> None:
+def test_broken_database_connections_stop_nothing(own, postgres, tmp_path):
     patient = Caller(own, "patient")
     task, free = patient.send(f"30 {tmp_path}"), patient.send("60")
     for stop in (10, 20):
@@ -106,5 +105,5 @@ def end_connections(own: Stack, postgres: Postgres) -> int:
         return len(connection.execute(query, [own.name]).fetchall())
 
 
-def test_redis_may_be_killed_and_restarted(own: Stack, memory: Redis, tmp_path: Path) -> None:
+def test_redis_may_be_killed_and_restarted(own, memory, tmp_path):
     work_on_without(own, memory.kill, memory.start, tmp_path)

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from django.test import AsyncClient, RequestFactory
+from django.test import RequestFactory
 from django.utils import timezone
 
 from apps.a2a import authentication
@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.accounts.requests.authentication import BadCredentials, OpenStream
 from apps.agents.identities import identity, signing
 from apps.agents.identities.signing import Signer
-from apps.agents.models import Agent, AgentNotFound
+from apps.agents.models import AgentNotFound
 from apps.engine import accept
 from apps.optional.federation import pairing, sync
 from apps.optional.federation.pairing import Code, PairingRefused, proof_of
@@ -73,12 +73,12 @@ class Other:
 
 
 @pytest.fixture
-def other(cards_at: CardServer, settings: Any) -> Other:
+def other(cards_at, settings):
     settings.PUBLIC_BASE_URL = "http://127.0.0.1:8000"
     return Other(cards_at)
 
 
-async def test_one_code_pairs_and_both_prove_their_key(other: Other, async_client: AsyncClient) -> None:
+async def test_one_code_pairs_and_both_prove_their_key(other, async_client):
     _, text = await db.run(pairing.make_code, None)
     code = Code.read(text)
     body = json.dumps(other.pairing(code))
@@ -100,7 +100,7 @@ async def test_one_code_pairs_and_both_prove_their_key(other: Other, async_clien
 @pytest.mark.parametrize(
     "wrong", ["secret", "expired", "another key", "another address", "another audience", "no such"]
 )
-async def test_wrong_requests_pair_nobody(other: Other, wrong: str) -> None:
+async def test_wrong_requests_pair_nobody(other, wrong):
     made, text = await db.run(pairing.make_code, None)
     code, body = Code.read(text), other.pairing(Code.read(text))
     match wrong:
@@ -123,9 +123,7 @@ async def test_wrong_requests_pair_nobody(other: Other, wrong: str) -> None:
     assert not await db.run(Peer.objects.paired().exists)
 
 
-def test_each_person_there_is_one_user_here(
-    other: Other, echo: Agent, ada: User, django_assert_num_queries: Any
-) -> None:
+def test_each_person_there_is_one_user_here(other, echo, ada, django_assert_num_queries):
     peer = other.paired()
     SharedAgent.objects.create(agent=echo)
 
@@ -151,7 +149,7 @@ def test_each_person_there_is_one_user_here(
         caller("one")
 
 
-def test_no_other_token_is_let_in(other: Other, echo: Agent) -> None:
+def test_no_other_token_is_let_in(other, echo):
     peer = other.paired()
     SharedAgent.objects.create(agent=echo)
     now = int(time.time())
@@ -187,7 +185,7 @@ def test_no_other_token_is_let_in(other: Other, echo: Agent) -> None:
     assert PeerUser.objects.count() == 1
 
 
-def test_new_keys_need_a_pinned_keys_signature(other: Other) -> None:
+def test_new_keys_need_a_pinned_keys_signature(other):
     peer = other.paired()
     new, stranger = signing.generate_key("EdDSA"), signing.generate_key("EdDSA")
     kid = signing.thumbprint(new)
@@ -212,9 +210,7 @@ def test_new_keys_need_a_pinned_keys_signature(other: Other) -> None:
     signing.verify_foreign(method["endorsement"], signing.endorsed(key.kid), old.key.as_dict(private=False))
 
 
-async def test_peers_list_shared_agents_and_end_pairings(
-    other: Other, echo: Agent, countdown: Agent, async_client: AsyncClient
-) -> None:
+async def test_peers_list_shared_agents_and_end_pairings(other, echo, countdown, async_client):
     await db.run(other.paired)
     await db.run(lambda: SharedAgent.objects.create(agent=echo))
     headers = {"Authorization": f"Bearer {other.token(tokens.SYNC)}"}
@@ -229,7 +225,7 @@ async def test_peers_list_shared_agents_and_end_pairings(
     assert (await async_client.get("/federation/agents", headers=headers)).status_code == 401
 
 
-def test_revoked_unused_code_is_in_the_audit(ada: User) -> None:
+def test_revoked_unused_code_is_in_the_audit(ada):
     unused = Peer.objects.create(name="Far", state=Peer.State.INVITED)
     pairing.revoke(unused, ada)
     assert not Peer.objects.exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.services("two installations, each in processes of its o
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[Stack, Stack]]:
+def pair():
     """The one that shares an agent, and the one whose people use it."""
     with (
         stack.running({}, OUTBOUND_ALLOW="127.0.0.1") as sharing,
@@ -59,7 +58,7 @@ def asked(caller: httpx.Client, slug: str, text: str) -> dict[str, Any]:
     return caller.post(f"/a2a/{slug}", json=body, headers={"A2A-Version": "1.0"}).json()["result"]
 
 
-def test_they_pair_call_and_part(pair: tuple[Stack, Stack]) -> None:
+def test_they_pair_call_and_part(pair):
     sharing, using = pair
     handler = "tests.remote.peers.hosted:Acting"
     register = f"register_agent echo --sign-artifacts --handler={handler}"

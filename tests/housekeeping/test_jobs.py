@@ -13,11 +13,9 @@ from importlib.metadata import version
 import pytest
 from celery import current_app, shared_task
 from django.conf import settings
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import User
 from apps.engine import jobs as engine_jobs
 from apps.housekeeping import periodic, processes
 from apps.housekeeping.models import PeriodicJob, ServerProcess
@@ -44,7 +42,7 @@ def eventually(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.services("the worker's timer and beat's scheduler depend on the broker")
-def test_worker_and_beat_are_seen_while_working(transactional_db: None) -> None:
+def test_worker_and_beat_are_seen_while_working(transactional_db):
     with engine_jobs.embedded_worker(grace=1):
         eventually(lambda: processes.missing() == {})
         row = ServerProcess.objects.get(kind=WORKER)
@@ -53,7 +51,7 @@ def test_worker_and_beat_are_seen_while_working(transactional_db: None) -> None:
     eventually(lambda: not ServerProcess.objects.exists())
 
 
-def test_silent_processes_are_missed_then_deleted(db: None) -> None:
+def test_silent_processes_are_missed_then_deleted(db):
     for kind in (WORKER, WORKER, BEAT):
         processes.note_heartbeat(kind)
     assert processes.missing() == {}
@@ -82,7 +80,7 @@ def failed_run() -> JobRun:
     return job_run("", problem="ValueError", has_failed=True, failures=1, failed_at=timezone.now())
 
 
-def test_frequent_jobs_are_written_when_something_changes() -> None:
+def test_frequent_jobs_are_written_when_something_changes():
     now = 0.0
     recorder = Recorder(clock=lambda: now)
     assert recorder.due(job_run())
@@ -98,12 +96,12 @@ def test_frequent_jobs_are_written_when_something_changes() -> None:
 
 
 @pytest.fixture
-def _breaking_is_periodic(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _breaking_is_periodic(transactional_db, monkeypatch):
     monkeypatch.setitem(added["periodic_jobs"], "test.breaking", (600.0, breaking))
 
 
 @pytest.mark.usefixtures("_breaking_is_periodic")
-def test_failing_jobs_are_recorded_and_counted() -> None:
+def test_failing_jobs_are_recorded_and_counted():
     for _ in range(2):
         breaking.apply(task_id=f"{periodic.RUN_NOW}{timezone.now().timestamp()}")
     eventually(lambda: PeriodicJob.objects.filter(failures=2).exists())
@@ -113,7 +111,7 @@ def test_failing_jobs_are_recorded_and_counted() -> None:
 
 
 @pytest.mark.services("a job of another process, by the broker")
-def test_asked_run_is_done_by_a_worker(worker: None, ada: User) -> None:
+def test_asked_run_is_done_by_a_worker(worker, ada):
     periodic.run_now(JOB, ada)
     eventually(lambda: PeriodicJob.objects.filter(name=JOB, started_at__isnull=False, asked_at=None).exists())
     job = next(job for job in periodic.jobs() if job.name == JOB)
@@ -123,7 +121,7 @@ def test_asked_run_is_done_by_a_worker(worker: None, ada: User) -> None:
 
 
 @pytest.mark.services("a process of its own", only=True)
-def test_a_worker_knows_each_job_without_the_pages() -> None:
+def test_a_worker_knows_each_job_without_the_pages():
     import_module("parley.urls")
     jobs = {name for name, job in current_app.tasks.items() if job.__module__.startswith("apps.")}
     program = "from parley.celery import app; app.loader.import_default_modules(); print(*app.tasks)"
@@ -134,7 +132,7 @@ def test_a_worker_knows_each_job_without_the_pages() -> None:
 # The page
 
 
-def test_page_shows_jobs_and_missing_processes(admin_client: Client) -> None:
+def test_page_shows_jobs_and_missing_processes(admin_client):
     processes.note_heartbeat(WORKER)
     ServerProcess.objects.create(
         kind=BEAT, host="gone.example.org", pid=7, version="0.1.0", started_at=timezone.now(),
@@ -155,7 +153,7 @@ def test_page_shows_jobs_and_missing_processes(admin_client: Client) -> None:
         assert f"Parley {version(DISTRIBUTION)}" in shown
 
 
-def test_job_pages_need_their_permissions(operator_with: Callable[..., Client]) -> None:
+def test_job_pages_need_their_permissions(operator_with):
     viewer, stranger = operator_with("view_periodicjob"), operator_with("view_user")
     shown = viewer.get(PAGE).content.decode()
     assert (JOB in shown, RUN in shown) == (True, False)
@@ -166,7 +164,7 @@ def test_job_pages_need_their_permissions(operator_with: Callable[..., Client]) 
     assert not PeriodicJob.objects.exists()
 
 
-def test_run_now_queues_the_job(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_now_queues_the_job(admin_client, monkeypatch):
     sent: list[str] = []
     monkeypatch.setattr(periodic.current_app, "send_task", lambda name, **options: sent.append(name))
     assert RUN in admin_client.get(PAGE).content.decode()
@@ -176,7 +174,7 @@ def test_run_now_queues_the_job(admin_client: Client, monkeypatch: pytest.Monkey
     assert "state-queued" in shown
 
 
-def test_jobs_that_cannot_be_queued_are_an_error(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_cannot_be_queued_are_an_error(admin_client, monkeypatch):
     def refuse(*args: object, **options: object) -> None:
         raise ConnectionRefusedError
 

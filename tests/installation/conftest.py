@@ -1,17 +1,14 @@
 """An endpoint for language models on this machine, and an operator's browser."""
 
-from collections.abc import Iterator
-
 import pytest
-from django.test import Client
 
 from apps.accounts.models import User
 from tests.model_agents import endpoint as endpoints
-from tests.model_agents.endpoint import Endpoint, says
+from tests.model_agents.endpoint import says
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
+def endpoint():
     """It is in no setting."""
     with endpoints.running() as running:
         running.models, running.usual = ["small", "large"], says("Good ", "day.")
@@ -19,6 +16,6 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def operator(client: Client, db: None) -> Client:
+def operator(client, db):
     client.force_login(User.objects.create_superuser("op@example.org", "let me in"))
     return client

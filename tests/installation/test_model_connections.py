@@ -243,7 +243,7 @@ async def test_environment_is_used_until_a_connection(endpoint, settings):
 
 
 @pytest.fixture
-def address(endpoint) -> Address:
+def address(endpoint):
     connect(endpoint)
     return Address("Lab", "lab", endpoint.url, KEY, "small", {})
 

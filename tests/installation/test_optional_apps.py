@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
-from typing import Any
 
 import httpx
 import pytest
@@ -20,7 +18,7 @@ from apps.remote.models import Peer
 from parley import environment
 from parley.management.left_out import refuse_apps_with_rows
 from tests import stack
-from tests.stack import ROOT, Stack
+from tests.stack import ROOT
 
 EXAMPLE = ROOT / "examples" / "clippings_app"
 IN_PROCESSES = pytest.mark.services("Parley in processes of its own, without its optional apps", only=True)
@@ -74,7 +72,7 @@ visit("admin@parley.local", admin_pages())
 
 
 @pytest.fixture(scope="module")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def core(tmp_path_factory):
     """Parley without its optional apps, and with that of a package."""
     installed = tmp_path_factory.mktemp("site")
     about = installed / "parley_clippings-0.1.0.dist-info"
@@ -86,13 +84,13 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def caller(core: Stack) -> Iterator[httpx.Client]:
+def caller(core):
     with httpx.Client(base_url=core.url, headers={"Authorization": f"Bearer {core.demo_key}"}, timeout=60) as client:
         yield client
 
 
 @pytest.fixture
-def answered(caller: httpx.Client) -> str:
+def answered(caller):
     """The state of a task of echo."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
@@ -101,7 +99,7 @@ def answered(caller: httpx.Client) -> str:
 
 
 @IN_PROCESSES
-def test_core_alone_serves_a2a_and_its_api(answered: str, caller: httpx.Client) -> None:
+def test_core_alone_serves_a2a_and_its_api(answered, caller):
     assert answered == "TASK_STATE_COMPLETED"
     paths = caller.get("/api/v1/schema", headers={"Accept": "application/json"}).json()["paths"]
     assert "/api/v1/sessions" in paths
@@ -111,7 +109,7 @@ def test_core_alone_serves_a2a_and_its_api(answered: str, caller: httpx.Client) 
 
 
 @IN_PROCESSES
-def test_core_alone_shows_every_page(core: Stack, answered: str) -> None:
+def test_core_alone_shows_every_page(core, answered):
     seen = dict(line.split(" ", 1)[::-1] for line in core.python("-c", VISIT).stdout.splitlines())
     assert len(seen) > 80
     assert {seen[url] for url in ("/", "/settings/data", "/clippings", "/admin/", "/admin/agents/agent/")} == {"200"}
@@ -120,7 +118,7 @@ def test_core_alone_shows_every_page(core: Stack, answered: str) -> None:
 
 
 @IN_PROCESSES
-def test_app_of_package_adds_channel(caller: httpx.Client) -> None:
+def test_app_of_package_adds_channel(caller):
     channel = {"type": "ntfy", "url": "https://1.1.1.1/my-topic", "name": "Phone"}
     assert caller.post("/api/v1/notifications/channels", json=channel).json()["type"] == "ntfy"
 
@@ -146,14 +144,14 @@ print(channel_types()["ntfy"].body(wording.test_notice(sql.database_time())).dec
 
 
 @IN_PROCESSES
-def test_tool_page_and_channel_of_package_work(core: Stack, answered: str) -> None:
+def test_tool_page_and_channel_of_package_work(core, answered):
     lines = core.manage("shell", "--no-imports", "-c", KEEP).stdout.splitlines()
     assert lines[:4] == ["True", "It is kept. It is kept.", "1", "0"]
     assert core.url in lines[-1]
 
 
 @pytest.fixture
-def left_out(settings: Any) -> Callable[[str], None]:
+def left_out(settings):
     def leave(name: str) -> None:
         settings.LEFT_OUT = {name: f"apps.optional.{name}"}
 
@@ -176,9 +174,7 @@ def paired(ada: User, echo: Agent) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("name", "fill"), [("archive", cold), ("evaluations", rated), ("federation", paired)])
-def test_app_with_rows_cannot_be_left_out(
-    ada: User, echo: Agent, left_out: Callable[[str], None], name: str, fill: Callable[[User, Agent], None]
-) -> None:
+def test_app_with_rows_cannot_be_left_out(ada, echo, left_out, name, fill):
     left_out(name)
     refuse_apps_with_rows()
     fill(ada, echo)
@@ -187,7 +183,7 @@ def test_app_with_rows_cannot_be_left_out(
 
 
 @pytest.fixture
-def packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def packages(monkeypatch):
     point = EntryPoint("clippings", "clippings", "parley.apps")
     monkeypatch.setattr(environment, "entry_points", lambda group: [point])
 
@@ -203,9 +199,7 @@ EVERY = ["django", "apps.optional.mcp", "apps.web", "apps.optional.backup"]
         ("backup, clippings", ["django", "apps.web", "apps.optional.backup", "clippings"]),
     ],
 )
-def test_setting_names_optional_apps(
-    monkeypatch: pytest.MonkeyPatch, packages: None, named: str | None, installed: list[str]
-) -> None:
+def test_setting_names_optional_apps(monkeypatch, packages, named, installed):
     if named is None:
         monkeypatch.delenv("PARLEY_APPS", raising=False)
     else:
@@ -213,7 +207,7 @@ def test_setting_names_optional_apps(
     assert environment.chosen_apps(EVERY)[0] == installed
 
 
-def test_unknown_and_ambiguous_apps_are_refused(monkeypatch: pytest.MonkeyPatch, packages: None) -> None:
+def test_unknown_and_ambiguous_apps_are_refused(monkeypatch, packages):
     monkeypatch.setenv("PARLEY_APPS", "mpc")
     with pytest.raises(ImproperlyConfigured, match="mcp, backup, clippings"):
         environment.chosen_apps(EVERY)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.test import override_settings
-from pytest_django import DjangoDbBlocker
 
 from tests import emptying
 from tests.isolation import world
-from tests.isolation.asking import Caller, callers, end_requests, owner_of_theirs
-from tests.isolation.world import World
+from tests.isolation.asking import callers, end_requests, owner_of_theirs
 
 
 @pytest.fixture(scope="module")
-def db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+def db(django_db_setup, django_db_blocker):
     """The database of all tests of a module."""
     with django_db_blocker.unblock():
         yield
@@ -24,23 +20,23 @@ def db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[No
 
 
 @pytest.fixture(scope="module")
-def two(db: None) -> World:
+def two(db):
     return world.once()
 
 
 @pytest.fixture(scope="module")
-def everybody(two: World) -> list[Caller]:
+def everybody(two):
     return callers(two)
 
 
 @pytest.fixture(scope="module")
-def their_owner(two: World) -> Caller:
+def their_owner(two):
     """Changes what is theirs."""
     return owner_of_theirs(two)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _unhurried() -> Iterator[None]:
+def _unhurried():
     """No caller is refused for asking often."""
     often = 1_000_000
     names = ("ACTS_PER_MINUTE", "KEY_CHANGES_PER_MINUTE", "LEAK_REPORTS_PER_MINUTE", "SHARED_VIEWS_PER_MINUTE")
@@ -50,7 +46,7 @@ def _unhurried() -> Iterator[None]:
 
 
 @pytest.fixture
-def theirs_unchanged(two: World) -> Iterator[None]:
+def theirs_unchanged(two):
     """Nothing in their workspace changes meanwhile."""
     two.watch.changed()
     yield

@@ -114,9 +114,7 @@ def of_another_session(address: Address, world: World, pair: Pair, turn: int) ->
 
 
 @pytest.mark.parametrize("part", sorted({part_of(one) for one in OPEN_TO_ALL}))
-def test_theirs_is_answered_like_what_never_was(
-    part: str, two: World, everybody: list[Caller], theirs_unchanged: None
-) -> None:
+def test_theirs_is_answered_like_what_never_was(part, two, everybody, theirs_unchanged):
     """The owner of ours, who may most, asks for each combination and by each method."""
     for turn, address in enumerate(OPEN_TO_ALL):
         if part_of(address) == part:
@@ -175,7 +173,7 @@ FOR_THEIR_OWNER = sorted(
 )
 
 
-def test_owner_gets_another_answer(two: World, their_owner: Caller) -> None:
+def test_owner_gets_another_answer(two, their_owner):
     """So that a wrong sample, or a body that is refused before anything is looked for, is noticed."""
     asked = [one for one in FOR_THEIR_OWNER if one.template not in SAME_FOR_ALL]
     alike = [one.template for one in asked if is_alike(two, their_owner, one)]
@@ -204,13 +202,13 @@ def shows_theirs(two: World, caller: Caller) -> Iterator[str]:
     yield from (path for path in (one.path({}) for one in lists) if two.theirs.mark in caller.ask("GET", path).body)
 
 
-def test_lists_show_nothing_of_theirs(two: World, everybody: list[Caller], their_owner: Caller) -> None:
+def test_lists_show_nothing_of_theirs(two, everybody, their_owner):
     shown = {caller.name: list(shows_theirs(two, caller)) for caller in everybody}
     assert shown == {**{name: [] for name in shown}, "operator": ["/api/v1/approvals", "/inbox", "/inbox/items"]}
     assert len(list(islice(shows_theirs(two, their_owner), 10))) == 10, "the same addresses show it to its owner"
 
 
-def test_the_operators_pages_are_theirs_alone(two: World, everybody: list[Caller]) -> None:
+def test_the_operators_pages_are_theirs_alone(two, everybody):
     """An operator without the second factor is led to it everywhere; what is open to others is open to them, too."""
     operator = next(one for one in everybody if one.name == "operator")
     paths = [one.path(dict.fromkeys(one.parameters, two.theirs.ids["session"])) for one in OPERATORS]

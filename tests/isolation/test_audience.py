@@ -56,7 +56,7 @@ def opens(credential: str, door: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def given(two: World) -> dict[str, dict[str, str]]:
+def given(two):
     """Each credential, as it is sent."""
     owner = two.theirs.owner
     browser = session_of(owner)
@@ -103,7 +103,7 @@ def addresses_of(door: str) -> list[Address]:
 
 
 @pytest.mark.parametrize("door", places("audience", DOORS))
-def test_no_other_door_takes_it(door: str, given: dict[str, dict[str, str]], two: World) -> None:
+def test_no_other_door_takes_it(door, given, two):
     """At each address of a door, a cookie, a try token and, by turns, one of the tokens for others."""
     others = [one for one in CREDENTIALS if not opens(one, door)]
     tokens = [one for one in others if one not in NEVER]
@@ -115,7 +115,7 @@ def test_no_other_door_takes_it(door: str, given: dict[str, dict[str, str]], two
             assert answer_to(given[credential], address, two) == refused, credential
 
 
-def test_its_own_door_takes_it(given: dict[str, dict[str, str]], two: World) -> None:
+def test_its_own_door_takes_it(given, two):
     never = _bearer(secrets.token_urlsafe(64))
     for credential, door in product(CREDENTIALS, DOORS):
         if opens(credential, door):

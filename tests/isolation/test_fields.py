@@ -60,17 +60,17 @@ Ask = Callable[[Caller, Any, dict[str, Any], Any], Answer]
 """Asks with a field that has the value; its other fields name what is one's own."""
 
 
-def test_each_field_is_described() -> None:
+def test_each_field_is_described():
     unknown = [str(field) for field in (*FIELDS, *METHODS) if not field.is_known]
     assert unknown == [], "Say in tests/isolation/fields.py what each names, or that it names nothing."
 
 
-def test_each_field_of_a_door_is_described() -> None:
+def test_each_field_of_a_door_is_described():
     unknown = [str(field) for field in AT_DOORS if not field.is_known]
     assert unknown == [], "Say in tests/isolation/doors.py what each names, or that it names nothing."
 
 
-def test_each_operation_of_a2a_is_asked() -> None:
+def test_each_operation_of_a2a_is_asked():
     assert OPERATIONS.keys() - PARAMS.keys() == set(), "Say in PARAMS what each is asked with."
 
 
@@ -92,24 +92,24 @@ def compare(two: World, callers: list[Caller], field: Field | DoorField, ask: As
             check(two, f"{caller.name}: {field}", told, never, is_done=is_done)
 
 
-def test_lists_of_a2a_show_nothing_of_theirs(two: World, everybody: list[Caller], their_owner: Caller) -> None:
+def test_lists_of_a2a_show_nothing_of_theirs(two, everybody, their_owner):
     for method, at in (("ListTasks", FRONT), ("ListTasks", ECHO), ("contexts/list", ECHO)):
         shown = [one.name for one in everybody if two.theirs.mark in call(one, method, {}, "1.0", at).body]
         assert shown == []
         assert two.theirs.mark in call(their_owner, method, {}, "1.0", at).body
 
 
-def test_field_of_the_api_names_nothing_of_theirs(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
+def test_field_of_the_api_names_nothing_of_theirs(two, everybody, theirs_unchanged):
     for turn, field in enumerate(one for one in NAMING if str(one) != TAKEN):
         compare(two, strangers(everybody, turn), field, ask_api, is_done=field.name in NOTED)
 
 
-def test_field_of_a2a_names_nothing_of_theirs(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
+def test_field_of_a2a_names_nothing_of_theirs(two, everybody, theirs_unchanged):
     for turn, field in enumerate(NAMING_IN_A2A):
         compare(two, strangers(everybody[:-1], turn), field, ask_a2a, is_done=field.name in NOTED)
 
 
-def test_field_of_a_door_names_nothing_of_theirs(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
+def test_field_of_a_door_names_nothing_of_theirs(two, everybody, theirs_unchanged):
     for turn, field in enumerate(NAMING_AT_DOORS):
         is_same = SAME_AT_DOORS.search(str(field)) is not None
         compare(two, strangers(everybody[:-1], turn), field, ask_door, is_done=is_same)
@@ -129,7 +129,7 @@ LASTING_FIRST = sorted(
 )
 
 
-def test_owner_gets_another_answer_by_a_door(two: World, their_owner: Caller) -> None:
+def test_owner_gets_another_answer_by_a_door(two, their_owner):
     for field in LASTING_FIRST:
         answer, is_alike = answered(two, their_owner, field, ask_door)
         is_unserved = field.door == MCP and UNSERVED in answer.body
@@ -159,7 +159,7 @@ SAME_FOR_ALL = {
 """Fields where their owner, too, is answered as if there were nothing, and why."""
 
 
-def test_owner_gets_another_answer_by_a_field(two: World, their_owner: Caller) -> None:
+def test_owner_gets_another_answer_by_a_field(two, their_owner):
     for field in sorted([*NAMING, *NAMING_IN_A2A], key=lambda one: LAST in one.operation):
         if not SAME_FOR_ALL.keys() & {str(field).replace("?", ""), field.path}:
             answer, is_alike = answered(two, their_owner, field, ask_api if field in NAMING else ask_a2a)
@@ -198,7 +198,7 @@ def call(caller: Caller, method: str, params: dict[str, Any], version: str, at: 
     return caller.ask("POST", at, body, **{"A2A-Version": version})
 
 
-def test_their_page_tokens_lead_to_nothing_of_theirs(two: World, everybody: list[Caller], their_owner: Caller) -> None:
+def test_their_page_tokens_lead_to_nothing_of_theirs(two, everybody, their_owner):
     for turn, field in enumerate(one for one in FIELDS if one.path in PLACES):
         place = their_next_place(field, two, their_owner)
         for caller in strangers(everybody[:-1], turn):
@@ -218,7 +218,7 @@ def their_next_place(field: Field, two: World, their_owner: Caller) -> str:
     pytest.fail("The owner's lists have one page.")
 
 
-def test_their_workspace_cannot_be_chosen(two: World, everybody: list[Caller], theirs_unchanged: None) -> None:
+def test_their_workspace_cannot_be_chosen(two, everybody, theirs_unchanged):
     """Neither by a key nor by the cookie of a browser."""
     workspace = two.theirs.workspace.pk
     body = {"agent": "echo", "message": {"text": "a"}}

@@ -75,7 +75,7 @@ PLACES = [one for one in addresses() if one.kinds_or_none() is not None and not 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
 
-def test_strangers_body_is_not_read(two: World) -> None:
+def test_strangers_body_is_not_read(two):
     assert [told for place in PLACES for told in reads_a_stranger(place, two)] == []
 
 
@@ -93,14 +93,14 @@ def reads_a_stranger(place: Address, two: World) -> list[str]:
     return wrong
 
 
-def test_member_s_body_is_read(two: World) -> None:
+def test_member_s_body_is_read(two):
     """So that a harness that nobody reads from is noticed."""
     key = f"Bearer {two.ours.ids['key secret']}"
     [answer] = send_slowly("/a2a/echo", ("POST", {"authorization": key, "content-type": JSON}))
     assert (answer.status, answer.taken) == (200, BODY)
 
 
-def test_operators_pages_read_little_of_a_stranger(two: World) -> None:
+def test_operators_pages_read_little_of_a_stranger(two):
     """All are views of one site, so one of each kind is asked."""
     for path in ("", "accounts/user/add/", f"record/task/{uuid.UUID(int=0)}/answer/"):
         [answer] = send_slowly(f"/admin/{path}", ("POST", {"content-type": FORM}))

@@ -6,7 +6,6 @@ Their own pages, below /admin/, are in test_addresses.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from django.test import override_settings
@@ -16,23 +15,22 @@ from apps.accounts.models import ApiKey, User
 from tests.isolation.addresses import OPEN_TO_ALL, WITHOUT_IDS
 from tests.isolation.asking import Answer, Browser, Caller, methods_at
 from tests.isolation.test_addresses import NO_LISTS, OPERATORS_TOO, body_of, compare_all
-from tests.isolation.world import World
 
 
 @pytest.fixture(autouse=True)
-def _operators_need_a_second_factor() -> Iterator[None]:
+def _operators_need_a_second_factor():
     with override_settings(MFA_FOR_OPERATORS=True):
         yield
 
 
 @pytest.fixture(scope="module")
-def operator(everybody: list[Caller]) -> Caller:
+def operator(everybody):
     """With a password and a key, and without a second factor."""
     return next(one for one in everybody if one.name == "operator")
 
 
 @pytest.fixture(scope="module")
-def person(two: World) -> Caller:
+def person(two):
     """As new as the operator, and no operator."""
     made = User.objects.create_user("plain@ouruniverse.example", "correct horse", name="Operator")
     browser = Browser()
@@ -43,7 +41,7 @@ def person(two: World) -> Caller:
 SHARED_WITH_OPERATORS = [one for one in OPEN_TO_ALL if OPERATORS_TOO.search(one.template)]
 
 
-def test_what_operators_may_is_not_found(two: World, operator: Caller, theirs_unchanged: None) -> None:
+def test_what_operators_may_is_not_found(two, operator, theirs_unchanged):
     for address in SHARED_WITH_OPERATORS:
         compare_all(two, [operator], address)
 
@@ -51,7 +49,7 @@ def test_what_operators_may_is_not_found(two: World, operator: Caller, theirs_un
 ADDRESSES = [one for one in WITHOUT_IDS if one.template.strip("/") not in (*NO_LISTS, "sign-out", "healthz/stream")]
 
 
-def test_operators_right_is_refused(two: World, operator: Caller, person: Caller) -> None:
+def test_operators_right_is_refused(two, operator, person):
     for address in ADDRESSES:
         for method in methods_at(address, operator, {})[:1]:
             about, body = f"{method} {address.path({})}", body_of(address, method)
@@ -70,7 +68,7 @@ def is_led_to_second_factor(answer: Answer) -> bool:
     return answer.headers.get("Location", "").startswith(reverse("web:settings-security"))
 
 
-def test_without_the_rule_operators_have_their_right(two: World, operator: Caller, person: Caller) -> None:
+def test_without_the_rule_operators_have_their_right(two, operator, person):
     """So that two callers who are alike anyway are noticed."""
     with override_settings(MFA_FOR_OPERATORS=False):
         assert operator.ask("GET", "/admin/").status == 200

@@ -47,12 +47,12 @@ def heard(path: str, caller: Caller, said: Any = None) -> list[Any]:
         return run(_heard(path, caller, said))
 
 
-def test_each_address_is_asked() -> None:
+def test_each_address_is_asked():
     unknown = {one for one in LINES if "{" not in one} - ASKED.keys()
     assert unknown == set(), "Say in ASKED what reads the messages of each."
 
 
-def test_each_field_of_a_message_is_described() -> None:
+def test_each_field_of_a_message_is_described():
     fields = {name for reader in ASKED.values() for name in reader().fields}
     assert fields - NAMES.keys() - NAMELESS - PLACES == set(), "Say in tests/isolation/fields.py what each names."
 
@@ -67,14 +67,14 @@ def is_answered_alike(caller: Caller, line: Address, which: str, two: World) -> 
     return bool(answers[0] == answers[1])
 
 
-def test_their_session_is_closed_like_what_never_was(two: World, everybody: list[Caller]) -> None:
+def test_their_session_is_closed_like_what_never_was(two, everybody):
     for turn, (line, which) in enumerate(product(NAMED, SESSIONS)):
         for caller in strangers(everybody, turn):
             if caller.name != "operator" or "admin" not in line.template:  # it is theirs
                 assert is_answered_alike(caller, line, which, two), (line, which, caller.name)
 
 
-def test_operator_without_second_factor_is_closed_out(two: World, everybody: list[Caller]) -> None:
+def test_operator_without_second_factor_is_closed_out(two, everybody):
     [operator] = [one for one in everybody if one.name == "operator"]
     with override_settings(MFA_FOR_OPERATORS=True):
         assert [line for line in NAMED if not is_answered_alike(operator, line, "session", two)] == []
@@ -89,14 +89,14 @@ def answers_about(session: uuid.UUID, line: str, name: str, caller: Caller) -> l
     return [heard(f"/{line}", caller, {name: [str(one)]}) for one in (session, uuid.uuid4())]
 
 
-def test_events_of_their_session_are_closed_out(two: World, everybody: list[Caller]) -> None:
+def test_events_of_their_session_are_closed_out(two, everybody):
     for turn, (line, which) in enumerate(product(ASKED, SESSIONS)):
         for caller, name in product(strangers(everybody, turn), names_of(line)):
             one, other = answers_about(two.theirs.ids[which], line, name, caller)
             assert one == other, (line, which, caller.name)
 
 
-def test_their_owner_follows_it(two: World, their_owner: Caller) -> None:
+def test_their_owner_follows_it(two, their_owner):
     for line in ASKED:
         [name] = names_of(line)
         one, other = answers_about(two.theirs.ids["session"], line, name, their_owner)

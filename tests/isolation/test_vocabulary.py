@@ -49,7 +49,7 @@ def belongs_to_somebody(model: type[Model]) -> bool:
 
 
 @pytest.mark.parametrize("model", OURS, ids=lambda one: one._meta.label)
-def test_owned_models_say_who_sees_them(model: type[Model]) -> None:
+def test_owned_models_say_who_sees_them(model):
     has_it = hasattr(model._default_manager.none(), "visible_to")
     needs_it = belongs_to_somebody(model) and model._meta.label not in WITHOUT
     assert has_it or not needs_it, (
@@ -57,6 +57,6 @@ def test_owned_models_say_who_sees_them(model: type[Model]) -> None:
     )
 
 
-def test_each_exception_is_still_needed() -> None:
+def test_each_exception_is_still_needed():
     without = {one._meta.label for one in OURS if not hasattr(one._default_manager.none(), "visible_to")}
     assert {*WITHOUT} - without == set()

@@ -71,18 +71,18 @@ class Door:
 
 
 @pytest.fixture
-def offered(speaking: Agent) -> Agent:
+def offered(speaking):
     Agent.objects.filter(pk=speaking.pk).update(mcp_tools="agent")
     return speaking
 
 
 @pytest.fixture
-def door(ada_key: str) -> Door:
+def door(ada_key):
     return Door(ada_key)
 
 
 @pytest.fixture
-def modern(ada_key: str) -> Door:
+def modern(ada_key):
     return Door(ada_key, MODERN, elicitation={})
 
 

@@ -14,7 +14,7 @@ from apps.routing.router import register_house_agents
 from parley import db
 from tests.engine.delegating import done, words
 from tests.model_agents import endpoint as endpoints
-from tests.model_agents.endpoint import Endpoint, calls, says
+from tests.model_agents.endpoint import calls, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,7 +65,7 @@ async def test_without_a_model_it_calculates(ask):
         assert result in words(await ask(text))
 
 
-async def test_an_agents_own_words_stay_that_agents(ask, endpoint: Endpoint):
+async def test_an_agents_own_words_stay_that_agents(ask, endpoint):
     task = await ask("@echo Hi")
     assert (words(task), await db.run(author_of, task)) == ("@echo Hi", "echo")
     assert endpoint.requests == []
@@ -75,7 +75,7 @@ async def test_an_agents_own_words_stay_that_agents(ask, endpoint: Endpoint):
     assert [one.name for one in await db.run(lambda: list(task.artifacts.all()))] == ["answer"]
 
 
-async def test_the_model_calls_its_callers_agents(ask, endpoint: Endpoint):
+async def test_the_model_calls_its_callers_agents(ask, endpoint):
     await db.run(register_hosted, "club", "examples.agents.echo:Echo", access=Agent.Access.GROUPS)
     endpoint.replies = [calls(("ask_echo", {"message": "Give this back", "files": ["a.csv"]})), says("Here it is.")]
     message = {"parts": [{"text": "echo my table"}, raw_part(b"a,b\n1,2\n", "a.csv", "text/csv")]}
@@ -90,7 +90,7 @@ async def test_the_model_calls_its_callers_agents(ask, endpoint: Endpoint):
 WISHES = {"client": {"output": {"name": "place", "schema": {"type": "object"}}}}
 
 
-async def test_a_clients_form_needs_a_model(ask, endpoint: Endpoint, settings):
+async def test_a_clients_form_needs_a_model(ask, endpoint, settings):
     endpoint.replies = [calls(("final_result", {"sum": 21}))]
     assert words(await ask("What is 17 + 4?", metadata=WISHES)) == '{"sum": 21}'
     settings.LLM_MODEL = ""

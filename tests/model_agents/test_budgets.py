@@ -23,7 +23,7 @@ from apps.record.models import Task
 from apps.record.runs import UsageTotals
 from parley import db
 from tests.engine.delegating import done, words
-from tests.model_agents.endpoint import Endpoint, calls, says
+from tests.model_agents.endpoint import calls, says
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("sums and upserts are the database's")]
 
@@ -32,7 +32,7 @@ TOKENS = 25
 
 
 @pytest.fixture
-def priced(endpoint: Endpoint):
+def priced(endpoint):
     """The endpoint as the default connection, with prices."""
     entry = endpoint.url.removeprefix("http://").removesuffix("/v1")
     NetworkAllowance.objects.create(entry=entry, reason="test")

@@ -10,7 +10,7 @@ from agentkit.llm import LlmFunction, LlmWorker, NoModel, has_model, use_models
 from apps.model_agents import language_models
 from tests.model_agents.agents import handler_of
 from tests.model_agents.conftest import KEY
-from tests.model_agents.endpoint import Asking, Endpoint, Reply, breaks_off, calls, hangs, refuses, says, sends
+from tests.model_agents.endpoint import Asking, Reply, breaks_off, calls, hangs, refuses, says, sends
 
 LATER = "Try again later."
 
@@ -40,7 +40,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_each_failure_shows_no_key(endpoint: Endpoint, caplog: pytest.LogCaptureFixture, case: str):
+async def test_each_failure_shows_no_key(endpoint, caplog, case):
     caplog.set_level(logging.DEBUG)
     endpoint.usual, sentence = REFUSED[case]
     for asking in (LlmFunction("Help.")(None, "x"), LlmWorker("Help.").run(message="x")):
@@ -52,7 +52,7 @@ async def test_each_failure_shows_no_key(endpoint: Endpoint, caplog: pytest.LogC
         assert KEY not in failed.value.detail + str(failed.value) + caplog.text
 
 
-async def test_a_refusal_for_now_is_retried_unless_long(endpoint: Endpoint):
+async def test_a_refusal_for_now_is_retried_unless_long(endpoint):
     endpoint.replies = [
         refuses(429, "slow down", retry_after_ms="100"),
         refuses(500, "oops", retry_after_ms="1"),
@@ -68,7 +68,7 @@ async def test_a_refusal_for_now_is_retried_unless_long(endpoint: Endpoint):
     assert len(endpoint.requests) == 4
 
 
-async def test_a_cut_stream_keeps_what_was_said(endpoint: Endpoint):
+async def test_a_cut_stream_keeps_what_was_said(endpoint):
     endpoint.replies = [breaks_off("It ", "is ")]
     run = await testing.run(handler_of(LlmWorker("Help.")), "x")
     assert isinstance(run.outcome, Failed)
@@ -97,7 +97,7 @@ SAID = '{"model": "m", "created": 1, "choices": [{"index": 0, "delta": {"content
     ],
     ids=["list", "choices", "tower"],
 )
-async def test_an_answer_of_another_shape_cannot_be_used(endpoint: Endpoint, content: str):
+async def test_an_answer_of_another_shape_cannot_be_used(endpoint, content):
     for ask, reply in [
         (LlmWorker("Help.").run(message="x"), streams(content)),
         (LlmWorker("Help.").run(message="x"), streams(SAID, content)),
@@ -109,7 +109,7 @@ async def test_an_answer_of_another_shape_cannot_be_used(endpoint: Endpoint, con
         assert (str(failed.value), failed.value.code) == (UNFIT, "model_unfit")
 
 
-async def test_a_silent_or_absent_endpoint_is_left(endpoint: Endpoint, settings):
+async def test_a_silent_or_absent_endpoint_is_left(endpoint, settings):
     settings.LLM_SECONDS = 0.2
     endpoint.usual = hangs("It ")
     with pytest.raises(AgentFailure) as failed:
@@ -123,7 +123,7 @@ async def test_a_silent_or_absent_endpoint_is_left(endpoint: Endpoint, settings)
     assert "127.0.0.1 cannot be reached" in failed.value.detail
 
 
-async def test_without_a_model_settings_are_named(endpoint: Endpoint, settings, monkeypatch):
+async def test_without_a_model_settings_are_named(endpoint, settings, monkeypatch):
     assert await has_model()
     assert endpoint.requests == [], "nobody is called for that"
     for given, named in (
@@ -144,7 +144,7 @@ async def test_without_a_model_settings_are_named(endpoint: Endpoint, settings, 
                 assert failed.value.code == "no_model"
 
 
-async def test_a_script_takes_its_model_from_the_environment(endpoint: Endpoint, monkeypatch):
+async def test_a_script_takes_its_model_from_the_environment(endpoint, monkeypatch):
     for name, value in {"LLM_MODEL": "script-model", "LLM_BASE_URL": endpoint.url, "LLM_API_KEY": KEY}.items():
         monkeypatch.setenv(name, value)
     use_models(None)

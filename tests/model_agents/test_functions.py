@@ -23,7 +23,7 @@ from agentkit import (
 from agentkit.llm import Asked, LlmFunction, LlmWorker, Returned, UseTool, by_model, scripted, skill_by_model
 from agentkit.selecting import ExistingTask
 from tests.model_agents.agents import double
-from tests.model_agents.endpoint import Endpoint, calls, hangs, refuses, says
+from tests.model_agents.endpoint import calls, hangs, refuses, says
 
 
 class Weather(BaseModel):
@@ -40,7 +40,7 @@ ROME = {"city": "Rome", "degrees": 20}
 weather = LlmFunction("Say what the weather is.", Weather)
 
 
-async def test_the_answer_is_a_value_of_the_type(endpoint: Endpoint):
+async def test_the_answer_is_a_value_of_the_type(endpoint):
     endpoint.replies = [calls(("final_result", ROME))]
     assert await weather(None, "How is it in Rome?") == Weather(city="Rome", degrees=20)
     assert endpoint.said() == [("system", "Say what the weather is."), ("user", "How is it in Rome?")]
@@ -52,7 +52,7 @@ async def test_the_answer_is_a_value_of_the_type(endpoint: Endpoint):
     assert await LlmFunction("Answer.")(None, "x") == "It rains."
 
 
-async def test_an_unfit_answer_is_asked_for_again(endpoint: Endpoint):
+async def test_an_unfit_answer_is_asked_for_again(endpoint):
     endpoint.replies = [
         calls(("final_result", {"city": "Rome", "degrees": "warm"})),
         calls(("final_result", "{no json")),
@@ -69,7 +69,7 @@ async def test_an_unfit_answer_is_asked_for_again(endpoint: Endpoint):
     assert len(endpoint.requests) == 2
 
 
-async def test_in_a_handler_it_is_about_the_conversation(endpoint: Endpoint):
+async def test_in_a_handler_it_is_about_the_conversation(endpoint):
     async def handler(task: TaskContext) -> dict:
         return (await weather(task)).model_dump()
 
@@ -81,7 +81,7 @@ async def test_in_a_handler_it_is_about_the_conversation(endpoint: Endpoint):
     assert run.emissions == [Usage("test-model", 2, 40, 10)]
 
 
-def test_handlers_in_threads_and_scripts_call_it_too(endpoint: Endpoint):
+def test_handlers_in_threads_and_scripts_call_it_too(endpoint):
     def handler(task: SyncTaskContext) -> dict:
         return weather.sync(task).model_dump()
 
@@ -92,7 +92,7 @@ def test_handlers_in_threads_and_scripts_call_it_too(endpoint: Endpoint):
     assert weather.sync(None, "x").city == "Rome"
 
 
-async def test_settings_and_another_models_name_are_sent(endpoint: Endpoint):
+async def test_settings_and_another_models_name_are_sent(endpoint):
     endpoint.replies = [says("x")]
     await LlmFunction("Answer.", model="other-model", settings={"temperature": 0.5, "max_tokens": 7})(None, "x")
     (request,) = endpoint.requests
@@ -128,7 +128,7 @@ SKILLS = [
 ]
 
 
-async def test_what_is_certainly_small_gets_a_message(endpoint: Endpoint):
+async def test_what_is_certainly_small_gets_a_message(endpoint):
     for effort, chosen in (
         ({}, ResponseType.MESSAGE),
         ({"duration": "minutes"}, ResponseType.TASK),
@@ -151,13 +151,13 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("reply", FAILURES.values(), ids=FAILURES)
-async def test_where_the_model_does_not_say_rules_decide(endpoint: Endpoint, reply):
+async def test_where_the_model_does_not_say_rules_decide(endpoint, reply):
     endpoint.usual = reply
     assert await by_model(seconds=0.5)(testing.user_message("Hi"), None) is ResponseType.TASK
     assert await skill_by_model(seconds=0.2)(testing.user_message("Write an invoice"), SKILLS) == Start("invoices")
 
 
-async def test_a_skill_is_started_asked_about_or_refused(endpoint: Endpoint):
+async def test_a_skill_is_started_asked_about_or_refused(endpoint):
     for choice, decision in (
         ({"action": "start", "skill": "travel"}, Start("travel")),
         ({"action": "clarify", "words": "By train?"}, Clarify("By train?")),

@@ -16,7 +16,7 @@ from apps.record.models import Event, Task
 from parley import db, outbound
 from tests.engine.delegating import done, words
 from tests.model_agents.conftest import KEY
-from tests.model_agents.endpoint import Endpoint, calls, hangs, refuses, says
+from tests.model_agents.endpoint import calls, hangs, refuses, says
 from tests.working import carry_out
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,7 +37,7 @@ def told(task: Task) -> dict:
     return {event.type: event.payload for event in Event.objects.filter(task=task).order_by("index")}
 
 
-async def test_words_tools_and_usage_are_recorded(endpoint: Endpoint, ask):
+async def test_words_tools_and_usage_are_recorded(endpoint, ask):
     endpoint.replies = [calls(("double", {"number": 4}), text="Let me see."), says("It is ", "8.")]
     task = await ask("Helper", "Twice four?")
     events, run = await db.run(told, task), await db.run(Run.objects.get, task=task)
@@ -54,7 +54,7 @@ async def test_words_tools_and_usage_are_recorded(endpoint: Endpoint, ask):
     assert await db.run(projection.differences, task.context_id) == []
 
 
-async def test_a_message_names_its_model(endpoint: Endpoint, ada, said, settings, ask):
+async def test_a_message_names_its_model(endpoint, ada, said, settings, ask):
     agent = await db.run(register_hosted, "greeter", "tests.model_agents.agents:Greeter")
     for finish, more in (("stop", {}), ("length", {"finishReason": "length"})):
         endpoint.replies = [says("Good day.", finish=finish)]
@@ -70,7 +70,7 @@ async def test_a_message_names_its_model(endpoint: Endpoint, ada, said, settings
     assert (await db.run(told, task))["agent_failed"]["code"] == "no_model"
 
 
-async def test_nobody_is_shown_the_key(endpoint: Endpoint, ask):
+async def test_nobody_is_shown_the_key(endpoint, ask):
     endpoint.replies = [refuses(401, f"Incorrect API key provided: {KEY}")]
     task = await ask("Helper")
     run = await db.run(Run.objects.get, task=task)
@@ -81,7 +81,7 @@ async def test_nobody_is_shown_the_key(endpoint: Endpoint, ask):
     assert KEY not in log + str(run.error)
 
 
-async def test_a_stop_cuts_requests_and_keeps_usage(endpoint: Endpoint, ada, said):
+async def test_a_stop_cuts_requests_and_keeps_usage(endpoint, ada, said):
     endpoint.replies = [calls(("double", {"number": 4})), hangs("It ")]
     agent = await db.run(register_hosted, "helper", "tests.model_agents.agents:Helper")
     receipt = await db.run(accept.accept, ada.principal, agent, said())
@@ -97,7 +97,7 @@ async def test_a_stop_cuts_requests_and_keeps_usage(endpoint: Endpoint, ada, sai
     assert run.usage["models"]["test-model"]["inputTokens"] == 20
 
 
-async def test_a_models_private_address_opens_nothing_else(endpoint: Endpoint, settings):
+async def test_a_models_private_address_opens_nothing_else(endpoint, settings):
     for url in (endpoint.url, endpoint.url.replace("127.0.0.1", "localhost")):
         settings.LLM_BASE_URL = url
         endpoint.replies = [says("Here.")]

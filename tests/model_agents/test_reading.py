@@ -12,7 +12,7 @@ from agentkit import Thread, data_part, testing, text_part, url_part
 from agentkit.content.messages import File, raw_part
 from agentkit.llm import LlmWorker, from_model_messages, reading, to_model_messages
 from agentkit.llm.reading import DOCX, PDF, PPTX, XLSX, NoText, Sight, file_text, sight_of
-from tests.model_agents.endpoint import Endpoint, refuses, says
+from tests.model_agents.endpoint import refuses, says
 
 WORDS = "Größe – 7 m²"
 W, A = "http://schemas.openxmlformats.org/wordprocessingml/2006/main", "http://schemas.openxmlformats.org/drawingml"
@@ -33,7 +33,7 @@ def text_of(content: bytes, media_type: str, name: str = "f") -> str:
         ("cp437", "text/plain; charset=cp437"),
     ],
 )
-def test_text_of_any_encoding_is_read(encoding: str, media_type: str):
+def test_text_of_any_encoding_is_read(encoding, media_type):
     words = WORDS if encoding != "cp437" else "Größe 7"
     assert text_of(words.encode(encoding), media_type) == words
 
@@ -72,7 +72,7 @@ def test_the_text_of_a_pdf_is_read():
     assert text_of(bytes(made.output()), PDF) == "[Page 1]\nDepths of plate 7\n\n[Page 2]\nThe end"
 
 
-def test_what_has_no_text_says_why(monkeypatch: pytest.MonkeyPatch):
+def test_what_has_no_text_says_why(monkeypatch):
     bomb = "<!DOCTYPE d [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;'>]><d><t>&b;</t></d>"
     huge = packed(**{"word/document.xml": escape("x" * 1000)})
     for content, media_type in (
@@ -141,7 +141,7 @@ def test_data_is_words_and_files_are_named():
     ]
 
 
-async def test_a_blind_model_is_told_in_words(endpoint: Endpoint):
+async def test_a_blind_model_is_told_in_words(endpoint):
     endpoint.replies = [refuses(400, "no images please"), says("I see none.")]
     message = testing.user_message("Look", {"p.png": PIXEL, "t.csv": b"x,y"})
     assert await LlmWorker("Help.").run(message=message) == "I see none."

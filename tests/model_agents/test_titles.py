@@ -12,7 +12,7 @@ from apps.conversations.sessions import commands, titles
 from apps.engine import accept
 from apps.record import projection
 from apps.record.models import Context
-from tests.model_agents.endpoint import Endpoint, says
+from tests.model_agents.endpoint import says
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -40,7 +40,7 @@ def named(context: Context) -> str:
     return context.title
 
 
-def test_a_session_gets_the_models_title_once(answered, monkeypatch, endpoint: Endpoint):
+def test_a_session_gets_the_models_title_once(answered, monkeypatch, endpoint):
     counted = []
     monkeypatch.setattr(titles, "count_usage", lambda model, counts: counted.append(counts["requests"]))
     assert answered.title == FIRST_WORDS
@@ -51,7 +51,7 @@ def test_a_session_gets_the_models_title_once(answered, monkeypatch, endpoint: E
     assert (spent.requests, spent.input_tokens, spent.output_tokens, counted) == (1, 20, 5, [1])
 
 
-def test_no_model_is_asked_without_need(ada, echo, said, answered, endpoint: Endpoint, settings):
+def test_no_model_is_asked_without_need(ada, echo, said, answered, endpoint, settings):
     settings.LLM_MODEL = ""
     assert named(answered) == FIRST_WORDS
     settings.LLM_MODEL = "test-model"
@@ -66,7 +66,7 @@ def test_no_model_is_asked_without_need(ada, echo, said, answered, endpoint: End
     assert endpoint.requests == []
 
 
-def test_the_second_answer_asks_for_a_title(ada, echo, said, settings, monkeypatch, endpoint: Endpoint):
+def test_the_second_answer_asks_for_a_title(ada, echo, said, settings, monkeypatch, endpoint):
     settings.MODEL_TITLES, asked, named_context = True, [], {}
     monkeypatch.setattr(titles.db, "later", lambda function, *args: function(*args))
     monkeypatch.setattr(titles, "send_job", lambda *job: asked.append(job))

@@ -31,7 +31,7 @@ def results(run: testing.Run) -> list[tuple[object, bool]]:
 
 
 @pytest.mark.usefixtures("opened")
-async def test_its_tools_are_called_with_the_headers(endpoint: Endpoint):
+async def test_its_tools_are_called_with_the_headers(endpoint):
     with tool_servers.running(KEY) as server:
         endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
         chosen = McpServer(server.url, {"Authorization": f"Bearer {KEY}"}, only=["add"])
@@ -44,7 +44,7 @@ async def test_its_tools_are_called_with_the_headers(endpoint: Endpoint):
 
 
 @pytest.mark.usefixtures("opened")
-async def test_an_unusable_server_fails_and_shows_no_key(endpoint: Endpoint, caplog):
+async def test_an_unusable_server_fails_and_shows_no_key(endpoint, caplog):
     caplog.set_level(logging.DEBUG)
     wrong = "wrong-c0ffee"
     with tool_servers.running(KEY) as server:
@@ -57,7 +57,7 @@ async def test_an_unusable_server_fails_and_shows_no_key(endpoint: Endpoint, cap
     assert endpoint.requests == []
 
 
-async def test_a_private_address_is_refused_unless_opened(endpoint: Endpoint):
+async def test_a_private_address_is_refused_unless_opened(endpoint):
     with tool_servers.running() as server:
         run = await worked(McpServer(server.url))
         assert run.outcome.code == "tools_unreachable"
@@ -73,7 +73,7 @@ def programs() -> list[str]:
     return [line for line in lines if "tests.model_agents.tool_servers" in line or "sleep" in line]
 
 
-async def test_only_programs_named_in_settings_start(endpoint: Endpoint, settings):
+async def test_only_programs_named_in_settings_start(endpoint, settings):
     settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
     endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
     assert results(await worked(McpServer(command=PROGRAM))) == [(5, False)]
@@ -163,7 +163,7 @@ async def app_results(endpoint: Endpoint, *called: str, **arguments: str) -> lis
 
 
 @pytest.mark.usefixtures("opened")
-async def test_called_tool_brings_its_page(endpoint: Endpoint):
+async def test_called_tool_brings_its_page(endpoint):
     [told] = await app_results(endpoint, "tell_time", zone="UTC")
     assert told.result == {"time": "12:00"}
     assert told.app is not None
@@ -177,7 +177,7 @@ async def test_called_tool_brings_its_page(endpoint: Endpoint):
 
 
 @pytest.mark.usefixtures("opened")
-async def test_unfit_and_forbidden_pages_leave_the_result(endpoint: Endpoint, settings):
+async def test_unfit_and_forbidden_pages_leave_the_result(endpoint, settings):
     told = await app_results(endpoint, "broken_0", "broken_1")
     assert [one.result for one in told] == ["told", "told"]
     problems = {one.name: one.app["problem"] for one in told if one.app}
@@ -219,7 +219,7 @@ def test_policy_opens_declared_names_alone():
     "given",
     [{"mimeType": "text/html"}, {"mimeType": None}, {"text": None, "blob": "?"}, {"text": None, "blob": "/w=="}],
 )
-def test_page_is_utf_8_html_of_its_type(given: dict[str, object]):
+def test_page_is_utf_8_html_of_its_type(given):
     with pytest.raises(mcp_apps.NoApp):
         mcp_apps.page_in("ui://a", page(**given))
     assert mcp_apps.page_in("ui://a", page())[0] == "<p>a"

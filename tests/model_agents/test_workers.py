@@ -54,7 +54,7 @@ def told_to(endpoint: Endpoint) -> list[str]:
     return [str(content) for role, content in endpoint.said() if role == "tool"]
 
 
-async def test_text_is_streamed_as_it_comes(endpoint: Endpoint):
+async def test_text_is_streamed_as_it_comes(endpoint):
     endpoint.replies = [says("It ", "is ", "20°.", thinking="Rome, then.")]
     run = await helped()
     assert run.outcome.message == "It is 20°."
@@ -63,7 +63,7 @@ async def test_text_is_streamed_as_it_comes(endpoint: Endpoint):
     assert tokens == [Token("It "), Token("is "), Token("20°.")]
 
 
-async def test_tools_are_called_and_their_results_go_back(endpoint: Endpoint):
+async def test_tools_are_called_and_their_results_go_back(endpoint):
     endpoint.replies = [calls(("weather", {"city": "Rome", "days": 3}), text="Let me see."), says("23° in Rome.")]
     run = await helped(weather)
     assert run.emissions == [
@@ -84,7 +84,7 @@ async def test_tools_are_called_and_their_results_go_back(endpoint: Endpoint):
     assert (run.text, run.outcome.message) == ("", "21°"), "without streaming, the last words are the answer"
 
 
-async def test_tools_are_described_by_signature_and_docstring(endpoint: Endpoint):
+async def test_tools_are_described_by_signature_and_docstring(endpoint):
     @tool(name="loudly", description="Louder!")
     def renamed(text: str, task: SyncTaskContext) -> str:
         return text
@@ -102,7 +102,7 @@ async def test_tools_are_described_by_signature_and_docstring(endpoint: Endpoint
         await LlmWorker("Help.", [lambda text: text]).run(message="x")
 
 
-async def test_errors_and_long_results_go_back_cut(endpoint: Endpoint):
+async def test_errors_and_long_results_go_back_cut(endpoint):
     def explode() -> str:
         """Explodes."""
         raise RuntimeError("boom " * 1000)
@@ -125,7 +125,7 @@ async def test_errors_and_long_results_go_back_cut(endpoint: Endpoint):
     assert cut.endswith("[the first 100000 of 500000 characters]")
 
 
-async def test_wrong_arguments_and_unknown_tools_go_back(endpoint: Endpoint):
+async def test_wrong_arguments_and_unknown_tools_go_back(endpoint):
     endpoint.replies = [
         calls(("weather", {"city": "Rome", "days": "soon"})),
         calls(("weather", "{nonsense")),
@@ -138,7 +138,7 @@ async def test_wrong_arguments_and_unknown_tools_go_back(endpoint: Endpoint):
     assert [one.is_error for one in results_of(run)] == [True] * 3
 
 
-async def test_a_stop_ends_the_models_request(endpoint: Endpoint):
+async def test_a_stop_ends_the_models_request(endpoint):
     def in_thread(task: SyncTaskContext) -> str:
         return LlmWorker("Help.").sync(task)
 
@@ -155,7 +155,7 @@ async def test_a_stop_ends_the_models_request(endpoint: Endpoint):
     assert recorder.text.startswith("It")
 
 
-async def test_it_is_told_a_conversation_thread_or_message(endpoint: Endpoint):
+async def test_it_is_told_a_conversation_thread_or_message(endpoint):
     def message(role: str, text: str) -> Message:
         return Message.from_wire({"messageId": text, "role": f"ROLE_{role}", "parts": [{"text": text}]})
 
@@ -177,7 +177,7 @@ async def test_it_is_told_a_conversation_thread_or_message(endpoint: Endpoint):
         await worker.run()
 
 
-async def test_usage_is_told_on_failure_and_limit(endpoint: Endpoint):
+async def test_usage_is_told_on_failure_and_limit(endpoint):
     weather_asked = calls(("weather", {"city": "Rome"}))
     endpoint.replies = [weather_asked]
     run = await helped(weather)
@@ -190,7 +190,7 @@ async def test_usage_is_told_on_failure_and_limit(endpoint: Endpoint):
     assert run.emissions[-1] == Usage("test-model", 3, 60, 15)
 
 
-async def test_an_agent_is_a_tool(endpoint: Endpoint):
+async def test_an_agent_is_a_tool(endpoint):
     def writer(text: str) -> str:
         if text == "fail":
             raise AgentFailure("No ink.")
@@ -206,7 +206,7 @@ async def test_an_agent_is_a_tool(endpoint: Endpoint):
     assert "No ink." in results[True]
 
 
-async def test_an_answered_agents_call_goes_on(endpoint: Endpoint):
+async def test_an_answered_agents_call_goes_on(endpoint):
     heard = []
 
     async def painter(task: TaskContext) -> str | InputRequired:
@@ -242,7 +242,7 @@ def handler(*tools: Any, **options: Any):
     return handler_of(LlmWorker("Help.", [double, *tools], **options))
 
 
-async def test_a_clients_tool_waits_for_its_result(endpoint: Endpoint):
+async def test_a_clients_tool_waits_for_its_result(endpoint):
     endpoint.replies = [calls(("weather", {"city": "Rome"})), says("20°.")]
     asked = await testing.run(handler(), said("Weather?", tools=[TOOL], mustCall=["weather"]))
     assert isinstance(asked.outcome, CallClient)
@@ -261,7 +261,7 @@ def erase(name: str) -> str:
     return f"{name} is gone"
 
 
-async def test_own_and_approved_tools_work_beside_the_clients(endpoint: Endpoint):
+async def test_own_and_approved_tools_work_beside_the_clients(endpoint):
     wanted = ("weather", {}), ("double", {"number": 4}), ("erase", {"name": "a.txt"})
     endpoint.replies = [calls(*wanted), calls(("weather", {})), says("Done.")]
     first = await testing.run(handler(erase), said("All.", tools=[TOOL]))
@@ -274,14 +274,14 @@ async def test_own_and_approved_tools_work_beside_the_clients(endpoint: Endpoint
     assert all(word in results for word in ("cold", "8", "a.txt is gone", "warm"))
 
 
-async def test_an_answer_has_the_clients_form(endpoint: Endpoint):
+async def test_an_answer_has_the_clients_form(endpoint):
     endpoint.replies = [calls(("final_result", {"town": "Rome"})), calls(("final_result", {"city": "Rome"}))]
     run = await testing.run(handler(), said("Where?", output={"name": "place", "schema": SCHEMA}))
     assert json.loads(run.said) == {"city": "Rome"}
     assert len(endpoint.requests) == 2, "an unfit answer is asked for again"
 
 
-async def test_settings_reach_the_model_within_the_agents_limit(endpoint: Endpoint):
+async def test_settings_reach_the_model_within_the_agents_limit(endpoint):
     endpoint.replies = [says("Yes.")]
     wishes = {"max_tokens": 500, "stop_sequences": ["."], "seed": 7}
     await testing.run(handler(settings={"max_tokens": 100}), said("Hi.", settings=wishes))
@@ -299,7 +299,7 @@ async def test_settings_reach_the_model_within_the_agents_limit(endpoint: Endpoi
         {"tools": 5},
     ],
 )
-async def test_impossible_wishes_are_ignored(endpoint: Endpoint, wishes: Any):
+async def test_impossible_wishes_are_ignored(endpoint, wishes):
     endpoint.usual = says("Yes.")
     await testing.run(handler(), said("Hi."))
     assert (await testing.run(handler(), said("Hi.", **wishes))).said == "Yes."

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,27 +24,27 @@ Adding = Callable[..., Channel]
 
 
 @pytest.fixture(autouse=True)
-def _loopback_is_open() -> Iterator[None]:
+def _loopback_is_open():
     outbound.configure(["127.0.0.1"])
     yield
     outbound.configure([])
 
 
 @pytest.fixture(autouse=True)
-def published(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
+def published(monkeypatch):
     """The channels that were given to workers, of which none runs."""
     return published_keys(monkeypatch)
 
 
 @pytest.fixture
-def letters(settings: Any) -> list[Any]:
+def letters(settings):
     settings.EMAIL_URL = "smtp://mail.example:25"
     mail.outbox = []
     return mail.outbox
 
 
 @pytest.fixture
-def add(ada: User) -> Adding:
+def add(ada):
     """Adds a channel of Ada, or of another."""
 
     def added(type_: str, user: User = ada, **values: Any) -> Channel:
@@ -55,7 +54,7 @@ def add(ada: User) -> Adding:
 
 
 @pytest.fixture
-async def sender() -> AsyncIterator[Worker]:
+async def sender():
     built = Worker(NOTIFICATIONS_TO_SEND)
     yield built
     await built.close()
@@ -88,7 +87,7 @@ class Receiver:
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
+async def receiver():
     built = Receiver()
     async with server(built.take) as at:
         built.url = f"{at.url}hook"

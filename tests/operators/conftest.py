@@ -1,7 +1,6 @@
 """An installation with files of its own, and operators with single permissions."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.engine import accept
 from apps.record.models import Task
 from tests.plans.conftest import agents, plan, play
@@ -20,7 +18,7 @@ Said = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def own_files(tmp_path: Path, settings: Any) -> Path:
+def own_files(tmp_path, settings):
     """The file storage of this test alone."""
     folder = tmp_path / "data" / "files"
     where = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": folder}}
@@ -30,13 +28,13 @@ def own_files(tmp_path: Path, settings: Any) -> Path:
 
 
 @pytest.fixture
-def at_low_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_low_cost(monkeypatch):
     """Passphrases are stretched little."""
     monkeypatch.setattr("apps.optional.backup.sealing.SCRYPT_COST", 2**14)
 
 
 @pytest.fixture
-def operator_with(db: None) -> Callable[..., Client]:
+def operator_with(db):
     """A browser of an operator who has these permissions and no others."""
 
     def sign_in(*codenames: str) -> Client:
@@ -51,12 +49,12 @@ def operator_with(db: None) -> Callable[..., Client]:
 
 
 @pytest.fixture
-def task(ada: User, echo: Agent, said: Said) -> Task:
+def task(ada, echo, said):
     return Task.objects.get(pk=accept.accept(ada.principal, echo, said("first words")).task)
 
 
 @pytest.fixture
-def many_tasks(ada: User, echo: Agent, said: Said) -> Callable[[int], list[Task]]:
+def many_tasks(ada, echo, said):
     def build(count: int) -> list[Task]:
         keys = [accept.accept(ada.principal, echo, said(str(number))).task for number in range(count)]
         return list(Task.objects.filter(pk__in=keys))

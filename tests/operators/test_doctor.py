@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -52,7 +52,7 @@ def found(name: str, patient: Patient = PATIENT) -> Finding:
 
 
 @pytest.mark.services("a process of its own", only=True)
-def test_missing_services_are_named_and_fail(tmp_path: Path) -> None:
+def test_missing_services_are_named_and_fail(tmp_path):
     away = {
         "DATABASE_URL": f"postgres://parley:hunter2@127.0.0.1:{free_port()}/parley",
         "CELERY_BROKER_URL": f"amqp://guest:hunter2@127.0.0.1:{free_port()}//",
@@ -75,9 +75,7 @@ def test_missing_services_are_named_and_fail(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_problems_are_printed_with_advice(
-    transactional_db: None, settings: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_problems_are_printed_with_advice(transactional_db, settings, capsys):
     settings.SECRET_KEY = "changeme"
     with pytest.raises(CommandError) as raised:
         call_command("doctor", url=f"http://127.0.0.1:{free_port()}")
@@ -88,7 +86,7 @@ def test_problems_are_printed_with_advice(
     assert "secrets.token_urlsafe" in lines[at + 1]
 
 
-def test_broken_checks_do_not_stop_others() -> None:
+def test_broken_checks_do_not_stop_others():
     end = threading.Event()
 
     def broken(_: Patient) -> Finding:
@@ -130,7 +128,7 @@ def test_broken_checks_do_not_stop_others() -> None:
         ("e-mail", {"EMAIL_URL": "", "ADMINS": []}, OK),
     ],
 )
-def test_unsafe_and_unfit_settings_are_found(settings: Any, name: str, changed: dict[str, Any], state: State) -> None:
+def test_unsafe_and_unfit_settings_are_found(settings, name, changed, state):
     for key, value in changed.items():
         setattr(settings, key, value)
     finding = found(name, Patient("https://parley.example.org"))
@@ -148,19 +146,19 @@ def test_unsafe_and_unfit_settings_are_found(settings: Any, name: str, changed: 
         ("https://parley.example.org/parley", PROBLEM),
     ],
 )
-def test_public_address_is_an_encrypted_origin(url: str, state: State) -> None:
+def test_public_address_is_an_encrypted_origin(url, state):
     assert found("public address", Patient(url)).state == state
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
+def folder():
     """One that others may enter, unlike `tmp_path`."""
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o755)
         yield Path(made)
 
 
-def test_unsafe_data_folder_is_found(settings: Any, folder: Path) -> None:
+def test_unsafe_data_folder_is_found(settings, folder):
     settings.DATA_DIR, settings.EMBEDDED = folder, False
     (folder / "master-key").write_text("secret")
     (folder / "master-key").chmod(0o644)
@@ -171,7 +169,7 @@ def test_unsafe_data_folder_is_found(settings: Any, folder: Path) -> None:
     assert found("data folder").state == PROBLEM
 
 
-def test_a_disk_without_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_found(monkeypatch):
     for free, state in ((10**6, PROBLEM), (10**9, WARNING), (10**11, OK)):
         usage = type("Usage", (), {"free": free})
         monkeypatch.setattr(configuration.shutil, "disk_usage", lambda _, usage=usage: usage)
@@ -181,7 +179,7 @@ def test_a_disk_without_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 # What the database says
 
 
-def test_a_missing_migration_is_found(transactional_db: None) -> None:
+def test_a_missing_migration_is_found(transactional_db):
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'housekeeping'")
     finding = found("migrations")
@@ -194,7 +192,7 @@ def test_a_missing_migration_is_found(transactional_db: None) -> None:
     assert "manage.py migrate" in finding.advice
 
 
-def test_a_clock_that_is_wrong_is_found(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_wrong_is_found(db, monkeypatch):
     for ahead, state in ((0.0, OK), (5.0, WARNING), (60.0, PROBLEM)):
         now = time.time() + ahead
         monkeypatch.setattr(time, "time", lambda now=now: now)
@@ -202,7 +200,7 @@ def test_a_clock_that_is_wrong_is_found(db: None, monkeypatch: pytest.MonkeyPatc
         monkeypatch.undo()
 
 
-def test_secret_of_a_lost_master_key_is_found(db: None, settings: Any) -> None:
+def test_secret_of_a_lost_master_key_is_found(db, settings):
     ModelConnection.objects.create(name="One", slug="one", base_url="https://m.example.org", api_key="key", model="m")
     assert found("stored secrets").state == OK
     settings.MASTER_KEY = KEYS["MASTER_KEY"]
@@ -213,7 +211,7 @@ def test_secret_of_a_lost_master_key_is_found(db: None, settings: Any) -> None:
     assert Keyring.read(settings.MASTER_KEY)
 
 
-def test_missing_and_doubled_processes_are_found(db: None) -> None:
+def test_missing_and_doubled_processes_are_found(db):
     assert {found(name).state for name in ("workers", "beat")} == {PROBLEM}
     for kind in ServerProcess.Kind:
         processes.note_heartbeat(kind)
@@ -223,7 +221,7 @@ def test_missing_and_doubled_processes_are_found(db: None) -> None:
     assert found("beat").state == WARNING
 
 
-def test_a_run_that_waits_too_long_is_found(ada: Any, echo: Any, said: Callable[..., Any]) -> None:
+def test_a_run_that_waits_too_long_is_found(ada, echo, said):
     assert found("queue").state == OK
     accept.accept(ada.principal, echo, said())
     for waiting, state in ((1, OK), (100, WARNING), (1000, PROBLEM)):
@@ -233,7 +231,7 @@ def test_a_run_that_waits_too_long_is_found(ada: Any, echo: Any, said: Callable[
     assert found("queue").state == OK  # it waits on purpose
 
 
-def test_agents_that_kill_their_workers_are_found(ada: Any, echo: Any, said: Callable[..., Any]) -> None:
+def test_agents_that_kill_their_workers_are_found(ada, echo, said):
     assert found("agents").state == OK
     for state in (WARNING, WARNING, PROBLEM):
         held = begin(accept.accept(ada.principal, echo, said()).run, "worker")
@@ -270,7 +268,7 @@ def serving(server: socketserver.BaseServer) -> Iterator[Any]:
         server.server_close()
 
 
-def test_mail_is_tried_and_sent_where_asked(settings: Any) -> None:
+def test_mail_is_tried_and_sent_where_asked(settings):
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailServer)
     server.said = []  # type: ignore[attr-defined]
     settings.EMAIL_URL = f"smtp://127.0.0.1:{server.server_address[1]}"
@@ -284,7 +282,7 @@ def test_mail_is_tried_and_sent_where_asked(settings: Any) -> None:
     assert (away.state, "EMAIL_URL" in away.advice) == (PROBLEM, True)
 
 
-def test_silent_language_model_is_found(db: None, settings: Any) -> None:
+def test_silent_language_model_is_found(db, settings):
     settings.LLM_MODEL = ""
     assert found("language model").state == OK
     settings.LLM_MODEL, settings.LLM_BASE_URL = "some-model", f"http://127.0.0.1:{free_port()}/v1"
@@ -293,7 +291,7 @@ def test_silent_language_model_is_found(db: None, settings: Any) -> None:
     assert "LLM_BASE_URL" in finding.advice
 
 
-def test_a_guard_that_lets_everything_through_is_found() -> None:
+def test_a_guard_that_lets_everything_through_is_found():
     try:
         for allowed, state in (([], OK), (["127.0.0.0/8"], WARNING), (["169.254.169.254/32"], PROBLEM)):
             outbound.configure(allowed)
@@ -322,7 +320,7 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
 
-def test_proxy_that_spoils_streams_or_addresses_is_found() -> None:
+def test_proxy_that_spoils_streams_or_addresses_is_found():
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Proxy)) as proxy:
         patient = Patient(f"http://127.0.0.1:{proxy.server_address[1]}")
         findings = {name: found(name, patient) for name in ("web server", "agent card", "streaming", "web clock")}

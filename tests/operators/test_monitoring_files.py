@@ -27,7 +27,7 @@ PAGE = (ROOT / "docs/running/monitoring.md").read_text()
 
 
 @pytest.fixture
-async def told(echo) -> Scrape:
+async def told(echo):
     """A scrape in which every metric has a sample, so that its labels are there."""
     operators_metrics.forget_numbers()
     for instrument in vars(metrics).values():

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.db.models.signals import pre_save
 from django.test import Client
 
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.payments.models import PaymentBudget
 from tests.payments.facilitating import PRICE
 
@@ -37,7 +33,7 @@ def address_of(budget: PaymentBudget) -> str:
     return f"/settings/payments/{budget.pk}"
 
 
-def test_secret_is_for_its_wallet_alone(ada: User, ada_browser: Client, echo: Agent) -> None:
+def test_secret_is_for_its_wallet_alone(ada, ada_browser, echo):
     assert made(ada_browser, is_for_all="on").owner is None
     budget = made(ada_browser, only_named="on", agents=str(echo.pk))
     assert (budget.owner, list(budget.agents.all()), budget.secret) == (ada, [echo], "sealed-token")
@@ -49,7 +45,7 @@ def test_secret_is_for_its_wallet_alone(ada: User, ada_browser: Client, echo: Ag
 
 
 @pytest.fixture
-def reserving() -> Iterator[None]:
+def reserving():
     """Something is reserved after a page has read a budget, and before it saves it."""
 
     def reserve(instance: PaymentBudget, **_: object) -> None:
@@ -61,7 +57,7 @@ def reserving() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("reserving")
-def test_saving_keeps_what_is_reserved_meanwhile(ada: User, ada_browser: Client, admin_client: Client) -> None:
+def test_saving_keeps_what_is_reserved_meanwhile(ada, ada_browser, admin_client):
     budget = made(ada_browser)
     admin = {"new_secret": "", "workspace": budget.workspace_id, "owner": ada.pk}
     assert ada_browser.post(address_of(budget), FIELDS).status_code == 302
@@ -72,7 +68,7 @@ def test_saving_keeps_what_is_reserved_meanwhile(ada: User, ada_browser: Client,
     assert budget.spent_now == 2
 
 
-def test_contradictory_budgets_are_refused(ada_browser: Client, echo: Agent, settings) -> None:
+def test_contradictory_budgets_are_refused(ada_browser, echo, settings):
     settings.PAYMENT_WALLETS = {"treasury": "https://wallet.example"}
     for wrong in (
         {"payment_limit": "30000"},

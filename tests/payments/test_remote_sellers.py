@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from apps.engine.turns import payments
@@ -33,7 +31,7 @@ ASKING = {"x402.payment.status": "payment-required", "x402.payment.required": {"
 
 
 @pytest.fixture
-def seller() -> Iterator[Scripted]:
+def seller():
     with serving() as scripted:
         scripted.tells("INPUT_REQUIRED", "Pay!", metadata=ASKING)
         yield scripted
@@ -46,7 +44,7 @@ def is_paid(seller: Scripted) -> None:
 
 
 @pytest.fixture
-def talk(ada, seller) -> Talk:
+def talk(ada, seller):
     return Talk(ada, remote_agent(seller.card()))
 
 

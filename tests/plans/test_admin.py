@@ -23,13 +23,13 @@ STEPS = {
 
 
 @pytest.fixture
-def trip(plan) -> Agent:
+def trip(plan):
     city = {"city": {"type": "string", "title": "Where to?"}}
     return plan(STEPS, inputs={"type": "object", "required": ["city"], "properties": city})
 
 
 @pytest.fixture
-def run(ada, trip, said) -> PlanRun:
+def run(ada, trip, said):
     parts = [{"text": "go"}, {"data": {"city": "Lisbon"}}]
     task = Task.objects.get(pk=accept.accept(ada.principal, trip, said(parts=parts)).task)
     begin_run(task, trip.current_version)
@@ -40,7 +40,7 @@ def run(ada, trip, said) -> PlanRun:
 
 
 @pytest.fixture
-def looker(client) -> User:
+def looker(client):
     user = User.objects.create_user("op@example.org", "let me in", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=["view_plan", "view_planrun", "view_task"]))
     client.force_login(user)
@@ -141,7 +141,7 @@ def errors_of(page) -> dict[str, list[str]]:
 
 
 @pytest.fixture
-def editor(looker) -> User:
+def editor(looker):
     looker.user_permissions.add(
         *Permission.objects.filter(codename__in=["add_plan", "change_plan", "view_agentversion"])
     )

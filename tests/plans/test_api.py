@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission
 from jsonschema import Draft202012Validator
 
 from apps.accounts import workspaces
-from apps.accounts.models import ApiKey, User
+from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import RESERVED_SLUGS, register_plan
@@ -32,7 +32,7 @@ PATHS = ["outputs.0", "steps.draft.agent", "steps.draft.message"]
 
 
 @pytest.fixture
-def story(agents: None, ada: User) -> Agent:
+def story(agents, ada):
     return register_plan("story", PlanDefinition.read(STORY), author=ada)
 
 
@@ -40,7 +40,7 @@ def saved(slug: str = "tale", **fields: Any) -> dict[str, Any]:
     return {"slug": slug, "definition": STORY, **fields}
 
 
-async def test_plan_has_definition_inputs_and_versions(ada_calls: Caller, story: Agent) -> None:
+async def test_plan_has_definition_inputs_and_versions(ada_calls, story):
     [listed] = (await ada_calls.get("/plans")).body["items"]
     assert (listed["slug"], listed["version"], listed["steps"], listed["mayChange"]) == ("story", 1, 2, True)
     shown = (await ada_calls.get("/plans/story")).body
@@ -52,7 +52,7 @@ async def test_plan_has_definition_inputs_and_versions(ada_calls: Caller, story:
     assert (await ada_calls.get("/plans/loud")).code == "not_found", "it is an agent, and no plan"
 
 
-async def test_change_is_a_version_conflict_is_refused(ada_calls: Caller, story: Agent) -> None:
+async def test_change_is_a_version_conflict_is_refused(ada_calls, story):
     again = (await ada_calls.put("/plans/story", {"definition": STORY})).body
     assert again["version"] == 1
     other = {**STORY, "name": "Another story"}
@@ -65,7 +65,7 @@ async def test_change_is_a_version_conflict_is_refused(ada_calls: Caller, story:
     assert (await ada_calls.get("/plans/story")).body["name"] == "Another story"
 
 
-async def test_somebody_elses_plan_is_used_and_not_changed(ada_calls: Caller, bob_calls: Caller, story: Agent) -> None:
+async def test_somebody_elses_plan_is_used_and_not_changed(ada_calls, bob_calls, story):
     await ada_calls.put("/plans/story", {"definition": {**STORY, "name": "Newer"}})
     await db.run(Agent.objects.filter(pk=story.pk).update, access=Agent.Access.AUTHENTICATED)
     assert not (await bob_calls.get("/plans/story")).body["mayChange"]
@@ -75,7 +75,7 @@ async def test_somebody_elses_plan_is_used_and_not_changed(ada_calls: Caller, bo
     assert (await bob_calls.post("/plans", saved("story"))).fields == ["slug"]
 
 
-async def test_key_changes_only_plans_within_its_reach(ada: User, story: Agent) -> None:
+async def test_key_changes_only_plans_within_its_reach(ada, story):
     def limited_keys() -> list[str]:
         team = workspaces.create_workspace(ada.principal, "Team")
         limits: list[dict[str, Any]] = [{"agents": ["loud"]}, {"workspace_id": team.pk}]
@@ -87,7 +87,7 @@ async def test_key_changes_only_plans_within_its_reach(ada: User, story: Agent) 
     assert (await db.run(Agent.objects.get, slug="story")).name == "Story"
 
 
-async def test_wrong_plans_are_refused_by_path(ada_calls: Caller, agents: None) -> None:
+async def test_wrong_plans_are_refused_by_path(ada_calls, agents):
     answer = await ada_calls.post("/plans", saved(definition=WRONG))
     assert answer.code == "invalid"
     assert sorted(answer.fields) == PATHS
@@ -104,14 +104,14 @@ async def test_wrong_plans_are_refused_by_path(ada_calls: Caller, agents: None) 
     assert not await db.run(Agent.objects.filter(kind="plan").exists)
 
 
-async def test_operators_alone_say_who_may_use_a_plan(ada_calls: Caller, ada: User, agents: None) -> None:
+async def test_operators_alone_say_who_may_use_a_plan(ada_calls, ada, agents):
     assert (await ada_calls.post("/plans", saved(access="authenticated"))).fields == ["access"]
     may = await db.run(Permission.objects.get, codename="change_agent")
     await db.run(ada.user_permissions.add, may)
     assert (await ada_calls.post("/plans", saved(access="authenticated"))).body["access"]
 
 
-async def test_anybody_reads_the_schema_of_plans(anybody: Caller) -> None:
+async def test_anybody_reads_the_schema_of_plans(anybody):
     answer = await anybody.get("/plans/schema")
     assert answer.headers["content-type"] == "application/schema+json"
     schema = answer.body

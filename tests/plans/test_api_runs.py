@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.plans.running.runs import begin_run
 from apps.record.models import Context, Task
@@ -37,7 +36,7 @@ BODY: JSON = {"plan": "plan", "inputs": {"topic": "bees"}}
 
 
 @pytest.fixture
-def two(plan: Plan, transactional_db: None) -> Agent:
+def two(plan, transactional_db):
     return plan(TWO, inputs=TOPIC)
 
 
@@ -48,7 +47,7 @@ async def started(caller: Caller, **fields: Any) -> JSON:
 
 
 @pytest.mark.usefixtures("worker", "two")
-async def test_plan_is_started_followed_and_drawn(ada_calls: Caller, echo: Agent) -> None:
+async def test_plan_is_started_followed_and_drawn(ada_calls, echo):
     first = await ada_calls.post("/plans/runs", {**BODY, "wait": True}, idempotency_key="once")
     again = await ada_calls.post("/plans/runs", {**BODY, "wait": True}, idempotency_key="once")
     assert (first.status, again.status) == (201, 200)
@@ -86,7 +85,7 @@ async def test_plan_is_started_followed_and_drawn(ada_calls: Caller, echo: Agent
 
 
 @pytest.mark.usefixtures("worker")
-async def test_words_and_files_are_inputs_too(ada_calls: Caller, plan: Plan) -> None:
+async def test_words_and_files_are_inputs_too(ada_calls, plan):
     one = {"agent": "loud", "message": "{{ inputs.text }}", "attach": ["inputs.files"]}
     await db.run(plan, {"one": one})
     file = {"raw": base64.b64encode(b"a,b\n").decode(), "filename": "t.csv", "mediaType": "text/csv"}
@@ -100,7 +99,7 @@ async def test_words_and_files_are_inputs_too(ada_calls: Caller, plan: Plan) -> 
 
 
 @pytest.mark.usefixtures("two")
-async def test_wrong_plan_runs_are_refused_by_path(ada_calls: Caller, bob: User, settings: Any) -> None:
+async def test_wrong_plan_runs_are_refused_by_path(ada_calls, bob, settings):
     for inputs, path in (
         ({}, "inputs.topic"),
         ({"topic": 5}, "inputs.topic"),
@@ -118,7 +117,7 @@ async def test_wrong_plan_runs_are_refused_by_path(ada_calls: Caller, bob: User,
 
 
 @pytest.mark.usefixtures("two")
-async def test_run_that_has_not_begun_cannot_be_paused(ada_calls: Caller) -> None:
+async def test_run_that_has_not_begun_cannot_be_paused(ada_calls):
     run = (await started(ada_calls, wait=False))["id"]
     assert (await ada_calls.post(f"/plans/runs/{run}/pause")).code == "conflict"
     assert (await ada_calls.get(f"/plans/runs/{run}/picture")).code == "not_found"
@@ -127,7 +126,7 @@ async def test_run_that_has_not_begun_cannot_be_paused(ada_calls: Caller) -> Non
 
 
 @pytest.mark.usefixtures("worker")
-async def test_what_a_step_asks_is_listed_and_answered(ada_calls: Caller, plan: Plan) -> None:
+async def test_what_a_step_asks_is_listed_and_answered(ada_calls, plan):
     await db.run(plan, ASKS)
     run = await started(ada_calls, inputs={})
     assert (run["state"], run["reasons"][0]["isYours"]) == ("input-required", True)
@@ -152,7 +151,7 @@ async def at_once(caller: Caller, *sent: tuple[str, str, str]) -> list[tuple[int
     return [(one.status, one.fields if one.status == 422 else one.body["repeated"]) for one in answers]
 
 
-async def test_concurrent_starts_with_one_key_count_once(ada_calls: Caller, bob_calls: Caller, plan: Plan) -> None:
+async def test_concurrent_starts_with_one_key_count_once(ada_calls, bob_calls, plan):
     def both() -> None:
         for slug in ("plan", "other"):
             plan({"one": {"agent": "loud", "message": "{{ inputs.text }}"}}, slug=slug)
@@ -176,7 +175,7 @@ async def test_concurrent_starts_with_one_key_count_once(ada_calls: Caller, bob_
     assert await db.run(Task.objects.count) == 10
 
 
-async def test_reruns_and_starts_share_their_keys(ada_calls: Caller, plan: Plan) -> None:
+async def test_reruns_and_starts_share_their_keys(ada_calls, plan):
     one = {"one": {"agent": "loud", "message": "{{ inputs.text }}"}}
     agent, _ = [await db.run(lambda slug=slug: plan(one, slug=slug)) for slug in ("plan", "other")]
     run = (await ada_calls.post("/plans/runs", {"plan": "plan", "text": "bees"})).body["run"]

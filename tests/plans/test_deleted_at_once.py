@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.db import connection
 
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.conversations.sessions import deletion
 from apps.engine import accept
 from apps.plans.models import PlanRun, Step
@@ -29,7 +25,7 @@ WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = 
 
 
 @pytest.fixture
-def run(ada: User, plan: Callable[..., Agent], said: Callable[..., dict[str, Any]]) -> PlanRun:
+def run(ada, plan, said):
     agent = plan(STEPS)
     task = Task.objects.get(pk=accept.accept(ada.principal, agent, said("go")).task)
     assert agent.current_version
@@ -48,7 +44,7 @@ def until_somebody_waits_for_a_lock() -> None:
         time.sleep(0.01)  # the other transaction waits in the database
 
 
-def test_deleting_waits_for_a_tick(ada: User, run: PlanRun) -> None:
+def test_deleting_waits_for_a_tick(ada, run):
     with write_transaction():
         assert LOCKED_RUN.one(run.pk), "as `decide` takes it"
         deleting = db.submit(deletion.delete_session, ada.principal, run.task.context_id)
@@ -59,7 +55,7 @@ def test_deleting_waits_for_a_tick(ada: User, run: PlanRun) -> None:
     assert Context.objects.get().deleted_at
 
 
-def test_a_tick_waits_for_deleting(run: PlanRun) -> None:
+def test_a_tick_waits_for_deleting(run):
     with write_transaction():
         runs.lock_runs(run.task.context)
         looking = db.submit(decide, run.pk)

@@ -14,7 +14,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentkit import Artifact, Completed
-from apps.accounts.models import User
 from apps.agents.identities import signing
 from apps.agents.models import Agent
 from apps.budgets import spending
@@ -54,7 +53,7 @@ def registered(definition: dict[str, Any]) -> Agent:
 @pytest.mark.parametrize(
     ("plans", "callers"), [(10, 10), pytest.param(100, 20, marks=pytest.mark.slow("half a minute of the processor"))]
 )
-async def test_parallel_plans_do_each_step_once(ada: User, echo: Agent, said: Said, plans: int, callers: int) -> None:
+async def test_parallel_plans_do_each_step_once(ada, echo, said, plans, callers):
     agent = await db.run(registered, small())
     left = iter(range(plans))
 
@@ -72,7 +71,7 @@ async def test_parallel_plans_do_each_step_once(ada: User, echo: Agent, said: Sa
 
 
 @pytest.fixture
-def begun(ada: User, echo: Agent, said: Said) -> Callable[[int], PlanRun]:
+def begun(ada, echo, said):
     """Begins a plan with a fan-out this wide; no worker runs it."""
 
     def begin(width: int) -> PlanRun:
@@ -108,7 +107,7 @@ def steps(run: PlanRun, stage: int) -> list[Step]:
 
 
 @pytest.fixture
-def _nothing_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_expires(monkeypatch):
     """What a process remembers for seconds is read once, however slow the machine is."""
     for module in (spending, circuit_breaker):
         monkeypatch.setattr(module, "CACHE_SECONDS", math.inf)
@@ -118,7 +117,7 @@ def _nothing_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_nothing_expires")
-def test_costs_do_not_grow_with_the_plan(begun: Callable[[int], PlanRun]) -> None:
+def test_costs_do_not_grow_with_the_plan(begun):
     costs = []
     for width in (4, 40):
         run = begun(width)
@@ -152,7 +151,7 @@ def test_costs_do_not_grow_with_the_plan(begun: Callable[[int], PlanRun]) -> Non
 
 
 @pytest.mark.parametrize(("number", "state"), [(MOST_STEPS, "working"), (MOST_STEPS + 1, "failed")])
-def test_a_list_fills_a_run_to_its_limit(ada: User, echo: Agent, said: Said, number: int, state: str) -> None:
+def test_a_list_fills_a_run_to_its_limit(ada, echo, said, number, state):
     definition = {**wide(), "limit": 1}
     definition["steps"] = {"stage_1": definition["steps"]["stage_1"]}
     definition["outputs"] = []

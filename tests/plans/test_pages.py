@@ -27,7 +27,7 @@ CITY = {"type": "object", "required": ["city"], "properties": {"city": {"type": 
 
 
 @pytest.fixture
-def two(plan) -> Agent:  # noqa: F811
+def two(plan):  # noqa: F811
     return plan(TWO, inputs=CITY)
 
 
@@ -151,7 +151,7 @@ UNKNOWN = GOOD.replace("agent: loud, title: The second", "agent: nobody, title: 
 
 
 @pytest.fixture
-def own(ada) -> Agent:
+def own(ada):
     return register_plan("louder", PlanDefinition.from_yaml(GOOD), author=ada)
 
 

@@ -46,7 +46,7 @@ def many(states: Sequence[str], key: str = "read") -> list[StepBox]:
     ]
 
 
-def test_every_state_has_a_sign_and_a_word() -> None:
+def test_every_state_has_a_sign_and_a_word():
     assert set(LOOKS) == set(Step.State.values)
     for state, look in LOOKS.items():
         html = html_of(StepBox("a", state=state, href="/a"))
@@ -55,7 +55,7 @@ def test_every_state_has_a_sign_and_a_word() -> None:
     assert "Dreaming" in html_of(StepBox("a", state="dreaming"))
 
 
-def test_somebodys_words_are_text_shortened_and_whole() -> None:
+def test_somebodys_words_are_text_shortened_and_whole():
     html = html_of(StepBox("a", HOSTILE, "running", HOSTILE, question=HOSTILE, href="/t", note=HOSTILE))
     html += rows_of(StepBox("a", HOSTILE, "asking", HOSTILE, spells=[Spell("asking", NOON, question=HOSTILE)]))
     assert "<script" not in html
@@ -65,7 +65,7 @@ def test_somebodys_words_are_text_shortened_and_whole() -> None:
     assert len(step.find("svg/text").text) < 40
 
 
-def test_a_large_fan_out_is_one_box() -> None:
+def test_a_large_fan_out_is_one_box():
     def fan(states: list[str]) -> list[StepBox]:
         return [StepBox("list"), *many(states), StepBox("end", depends_on=("read",))]
 
@@ -90,7 +90,7 @@ def test_a_large_fan_out_is_one_box() -> None:
     assert (row.counted, row.bars) == ("99 items, at most 10 at once", [])
 
 
-def test_days_of_waiting_leave_room_for_work() -> None:
+def test_days_of_waiting_leave_room_for_work():
     first = [Spell("done", after(0), after(60)), Spell("asking", after(60), after(200_000))]
     rows = [StepBox("a", spells=first), StepBox("b", spells=[Spell("done", after(200_000), after(200_060))])]
     drawn = draw_gantt(rows, after(200_060), is_over=True)
@@ -114,7 +114,7 @@ def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 @given(graphs())
-def test_boxes_stand_apart_and_lines_lead_right(graph: dict[str, list[str]]) -> None:
+def test_boxes_stand_apart_and_lines_lead_right(graph):
     layout = lay_out(graph, SIZES)
     for (x, y), (to_x, to_y) in combinations(layout.places.values(), 2):
         assert abs(x - to_x) >= SIZES.width or abs(y - to_y) >= SIZES.height
@@ -138,7 +138,7 @@ def test_boxes_stand_apart_and_lines_lead_right(graph: dict[str, list[str]]) -> 
     assert layout == lay_out({key: list(needed) for key, needed in graph.items()}, SIZES), "the same is drawn the same"
 
 
-def test_impossible_and_large_graphs_are_drawn() -> None:
+def test_impossible_and_large_graphs_are_drawn():
     layout = lay_out({"a": ["b", "nobody", "a"], "b": ["a"], "c": ["a", "a"]}, SIZES)
     assert (set(layout.places), len(layout.lines)) == ({"a", "b", "c"}, 2)
     assert lay_out({}, SIZES).width == 0

@@ -1,7 +1,5 @@
 """A plan is an agent: registered with versions, or refused with paths."""
 
-from pathlib import Path
-
 import pytest
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
@@ -19,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _echo(echo: Agent) -> None: ...
+def _echo(echo): ...
 
 
 def refused(*args, slug: str = "look", author: User | None = None, **fields) -> dict[str, str]:
@@ -121,7 +119,7 @@ def test_operators_are_told_why_plans_cannot_work(echo):
 PLAN = "name: Look\ndescription: Looks at things.\nsteps:\n  look: {agent: echo, message: Look.}\n"
 
 
-def test_a_plan_is_registered_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], ada):
+def test_a_plan_is_registered_from_a_file(tmp_path, capsys, ada):
     file = tmp_path / "plan.yaml"
     file.write_text(PLAN)
     call_command("register_plan", "look", str(file), "--access", "public")
@@ -153,7 +151,7 @@ steps:
 """
 
 
-def test_samples_come_from_files_or_the_plan(tmp_path: Path, ada):
+def test_samples_come_from_files_or_the_plan(tmp_path, ada):
     file, folder = tmp_path / "plan.yaml", tmp_path / "data"
     file.write_text(SAMPLED)
     with pytest.raises(CommandError, match=r"steps.wells.person.samples.0.filename: .* has no text file wells.csv"):

@@ -61,7 +61,7 @@ def _files_with(mark: str) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def _no_grace_and_no_files_of_other_tests(settings: Any) -> None:
+def _no_grace_and_no_files_of_other_tests(settings):
     settings.UNUSED_FILE_SECONDS = 0
     for path in Path(default_storage.path("")).rglob("*"):
         if path.is_file():

@@ -140,7 +140,7 @@ def asked(schema: Any) -> dict[str, Any]:
     return {"name": "trip", "schema": schema}
 
 
-def test_answers_must_fit_their_form() -> None:
+def test_answers_must_fit_their_form():
     """Files come elsewhere."""
     given = {"to": "Rome", "days": 3, "code": "FCO", "stops": [{"at": "Pisa"}]}
     assert answer_data(asked(JOURNEY), given) == given
@@ -176,7 +176,7 @@ HOSTILE: list[Any] = [
 ]
 
 
-def test_hostile_forms_take_bounded_time() -> None:
+def test_hostile_forms_take_bounded_time():
     given = {"a": "a" * 40 + "!"}
     for schema in HOSTILE:
         assert answer_data(asked(schema), given) == given, schema  # it is left to the agent

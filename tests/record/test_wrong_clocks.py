@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from django.utils import timezone
 
 from agentkit import Completed
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.engine.accept import accept
 from apps.record.execution import Run
 from apps.record.models import Event
@@ -27,7 +24,7 @@ HOUR, MINUTE = datetime.timedelta(hours=1), datetime.timedelta(minutes=1)
 
 
 @pytest.fixture(params=[HOUR, -HOUR], ids=["ahead", "behind"])
-def _wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _wrong_clock(request, monkeypatch):
     """An hour off, in a process that has read the database's time."""
     now = timezone.now
     with monkeypatch.context() as wrong:
@@ -39,7 +36,7 @@ def _wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("_wrong_clock")
-def test_wrong_clock_hides_no_event(ada: User, echo: Agent) -> None:
+def test_wrong_clock_hides_no_event(ada, echo):
     before = sync.current_position(ada.principal)
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     receipt = accept(ada.principal, echo, message)

@@ -1,22 +1,20 @@
 """Fixtures for the tests of remote agents."""
 
-from collections.abc import Iterator
-
 import pytest
 from django.conf import settings
 
 from parley import outbound
-from tests.remote.card_server import CardServer, serving
+from tests.remote.card_server import serving
 
 
 @pytest.fixture
-def outward() -> Iterator[None]:
+def outward():
     outbound.configure(["127.0.0.1"])
     yield
     outbound.configure(settings.OUTBOUND_ALLOW)
 
 
 @pytest.fixture
-def cards_at(outward: None) -> Iterator[CardServer]:
+def cards_at(outward):
     with serving() as server:
         yield server

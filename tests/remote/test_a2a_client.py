@@ -1,7 +1,6 @@
 """Calls to the SDK's server, over each binding and version that Parley knows."""
 
 import base64
-from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -157,7 +156,7 @@ OLD_TASK = {"kind": "task", "id": "t1", "contextId": "c1", "status": {"state": "
 
 
 @pytest.fixture
-def old() -> Iterator[Scripted]:
+def old():
     """It knows 0.3 only."""
     with serving() as agent:
         agent.sent = refusing(-32601)

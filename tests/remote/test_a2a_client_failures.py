@@ -24,7 +24,7 @@ CHUNK = {"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": {"a
 
 
 @pytest.fixture(autouse=True)
-def _impatient(settings: Any, outward: None) -> None:
+def _impatient(settings, outward):
     settings.REMOTE_IDLE_SECONDS = IDLE
     settings.REMOTE_CONNECT_SECONDS = 1.0
 

@@ -15,7 +15,7 @@ from tests.work.hand import worked_off
 
 
 @pytest.mark.django_db(transaction=True)
-def test_cancels_are_given_up_after_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancels_are_given_up_after_a_day(monkeypatch):
     far, called = remote_agent("far"), []
 
     def connect(agent: Any, *_: Any, **__: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from apps.agents.models import Agent
@@ -15,19 +13,19 @@ from apps.remote.errors import Unreachable
 from parley import db
 from tests.remote.card_server import card as card_at
 from tests.remote.conversing import Talk, is_whole, remote_agent, run_of, until, words
-from tests.remote.scripted import Scripted, serving
+from tests.remote.scripted import serving
 from tests.stack import free_port
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker", "outward")]
 
 
 @pytest.fixture(autouse=True)
-def _soon(settings) -> None:
+def _soon(settings):
     settings.REMOTE_RETRY_SECONDS = 0.3
 
 
 @pytest.fixture
-def near() -> Iterator[Scripted]:
+def near():
     with serving() as scripted:
         scripted.tells("INPUT_REQUIRED", "Which?")
         yield scripted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ def quick(settings):
 
 
 @pytest.fixture
-def agent() -> Iterator[Scripted]:
+def agent():
     with serving() as odd:
         yield odd
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import threading
-from collections.abc import Iterator
 
 import pytest
 from django.db.models import F
@@ -29,7 +28,7 @@ from apps.remote.models import OpenWork, RemoteAgent
 from parley import db
 from tests.remote import peers
 from tests.remote.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
-from tests.remote.scripted import CUT, Scripted, artifact, events, in_turn, made, now, refusing, serving, task
+from tests.remote.scripted import CUT, artifact, events, in_turn, made, now, refusing, serving, task
 from tests.work.hand import work_off
 
 pytestmark = [
@@ -53,13 +52,13 @@ def quick(settings):
 
 
 @pytest.fixture
-def agent() -> Iterator[Scripted]:
+def agent():
     with serving() as scripted:
         yield scripted
 
 
 @pytest.fixture
-def talk(agent, ada) -> Talk:
+def talk(agent, ada):
     return Talk(ada, remote_agent(agent.card()))
 
 
@@ -291,7 +290,7 @@ async def test_no_fallback_where_the_message_may_have_arrived(agent, ada, echo):
 
 
 @pytest.fixture
-def sdk(ada) -> Talk:
+def sdk(ada):
     return Talk(ada, remote_agent(peers.peer().card))
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -20,14 +19,14 @@ JSON = dict[str, Any]
 
 
 @pytest.fixture
-async def agent() -> AsyncIterator[httpx.AsyncClient]:
+async def agent():
     """Calls Parley, as it is served."""
     async with httpx.AsyncClient(transport=httpx.ASGITransport(application)) as client:
         yield client
 
 
 @pytest.fixture
-async def nudged() -> AsyncIterator[asyncio.Queue[str]]:
+async def nudged():
     """The runs that are nudged."""
     heard: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()

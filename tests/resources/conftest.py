@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.test import Client
 
@@ -13,16 +11,16 @@ from apps.agents.models import Agent
 from apps.installation.models import Operation
 from tests.isolation import world
 from tests.isolation.conftest import _unhurried, db  # noqa: F401 fixtures
-from tests.isolation.world import Place, World
+from tests.isolation.world import Place
 
 
 @pytest.fixture(scope="module")
-def two(db: None) -> World:  # noqa: F811
+def two(db):  # noqa: F811
     return world.once()
 
 
 @pytest.fixture
-def ours(two: World) -> Iterator[Place]:
+def ours(two):
     yield two.ours
     Agent.objects.update(is_enabled=True, activity="active")
     Operation.objects.update(activity="active")
@@ -30,12 +28,12 @@ def ours(two: World) -> Iterator[Place]:
 
 
 @pytest.fixture
-def browser(ours: Place) -> Client:
+def browser(ours):
     return signed_in(ours)
 
 
 @pytest.fixture
-def strange_browser(two: World) -> Client:
+def strange_browser(two):
     return signed_in(two.theirs)
 
 

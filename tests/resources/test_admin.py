@@ -33,12 +33,12 @@ each = pytest.mark.parametrize("shown", ADMINS, ids=lambda one: one.model.__name
 
 
 @pytest.fixture
-def root(ours: Place) -> User:
+def root(ours):
     return User.objects.filter(is_superuser=True).first() or User.objects.create_superuser("root@example.org", "root")
 
 
 @pytest.fixture
-def admin_client(root: User) -> Client:
+def admin_client(root):
     return browser_of(root)
 
 
@@ -91,7 +91,7 @@ def offered_row(client: Client, shown: ActingAdmin, action: RowAction, place: Pl
 
 
 @each
-def test_admin_needs_the_permission(shown: ActingAdmin, ours: Place, admin_client: Client) -> None:
+def test_admin_needs_the_permission(shown, ours, admin_client):
     row, name = row_of(shown, ours), shown.model._meta.model_name
     nobody = browser_of(members.operator(f"nobody-{name}@example.org"))
     viewer = browser_of(members.operator(f"viewer-{name}@example.org", f"view_{name}"))
@@ -110,7 +110,7 @@ def test_admin_needs_the_permission(shown: ActingAdmin, ours: Place, admin_clien
 
 
 @each
-def test_page_has_the_buttons_that_are_offered(shown: ActingAdmin, ours: Place, admin_client: Client) -> None:
+def test_page_has_the_buttons_that_are_offered(shown, ours, admin_client):
     row = row_of(shown, ours)
     for act in (None, *shown.acts):
         if act is not None and declared.action_of(shown, act).key not in NEEDS_ANOTHER_SERVER:
@@ -130,9 +130,7 @@ WAYS = [*((one, press) for one in DONE_HERE), *((one, choose) for one in FIRST_O
 @pytest.mark.parametrize(
     ("shown", "act", "do"), [pytest.param(*one.values, do, id=f"{one.id}-{do.__name__}") for one, do in WAYS]
 )
-def test_act_is_done_and_in_the_audit(
-    shown: ActingAdmin, act: Any, do: Any, ours: Place, admin_client: Client, root: User
-) -> None:
+def test_act_is_done_and_in_the_audit(shown, act, do, ours, admin_client, root):
     action = declared.action_of(shown, act)
     row = offered_row(admin_client, shown, action, ours)
     if do is choose and admin_client.get(list_url(shown.model)).status_code == 302:

@@ -14,7 +14,6 @@ from apps.accounts.models import ApiKey, Membership, User
 from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, Role
 from apps.accounts.principals import READ, WRITE
 from apps.accounts.resources import Act
-from apps.agents.models import Agent
 from tests.clients import promises
 from tests.clients.calling import JSON, Answer, Caller
 from tests.isolation import features
@@ -104,12 +103,12 @@ class Api:
 
 
 @pytest.fixture(params=VIEWSETS, ids=lambda one: one.resource.name)
-def api(request: pytest.FixtureRequest, transactional_db: None, ada: User, echo: Agent) -> Api:
+def api(request, transactional_db, ada, echo):
     samples.register_the_plan()
     return Api(request.param, VIEWSETS[request.param], ada, Caller(ApiKey.issue(ada, "test")[1]))
 
 
-def test_row_is_created_and_read(api: Api) -> None:
+def test_row_is_created_and_read(api):
     made = api.create()
     read = api.ask("GET", api.at(made["id"])).body
     assert read == {name: value for name, value in made.items() if name in read}
@@ -117,14 +116,14 @@ def test_row_is_created_and_read(api: Api) -> None:
     assert {name: read[name] for name in given if name in read} == {k: v for k, v in given.items() if k in read}
 
 
-def test_list_has_pages_newest_first(api: Api) -> None:
+def test_list_has_pages_newest_first(api):
     made = [api.ready() for _ in range(3)]
     kept = [key for key in reversed(made) if api.ask("GET", api.at(key)).status == 200]
     assert kept
     assert [key for key in api.listed() if key in made] == kept
 
 
-def test_wrong_body_saves_nothing(api: Api) -> None:
+def test_wrong_body_saves_nothing(api):
     if not (shape := api.shape("post", of_row=False)):
         pytest.skip("no body creates it")
     before, body = everything(), samples.body_of(api.viewset)
@@ -137,7 +136,7 @@ def test_wrong_body_saves_nothing(api: Api) -> None:
     assert not changed(before)
 
 
-def test_partial_change_keeps_the_rest(api: Api) -> None:
+def test_partial_change_keeps_the_rest(api):
     if "update" not in api.viewset.usual:
         pytest.skip("it does not change")
     made, shape = api.create(), api.shape("patch")
@@ -154,7 +153,7 @@ def test_partial_change_keeps_the_rest(api: Api) -> None:
     assert not changed(before)
 
 
-def test_acts_are_done_once(api: Api) -> None:
+def test_acts_are_done_once(api):
     key, offered = api.ready(), []
     for act in api.viewset.resource.acts:
         may_conflict = {409} & set(api.viewset.refuses.get(act.name, ()))
@@ -172,7 +171,7 @@ def test_acts_are_done_once(api: Api) -> None:
     assert set(offered) == {act.name for act in api.viewset.resource.acts}
 
 
-def test_deleted_row_is_gone(api: Api) -> None:
+def test_deleted_row_is_gone(api):
     if api.viewset.deletes != "delete" or api.viewset.resource.act("delete") is None:
         pytest.skip("it cannot be deleted")
     key = api.ready()
@@ -182,7 +181,7 @@ def test_deleted_row_is_gone(api: Api) -> None:
         assert path == api.list or api.ask(verb, path).code == "not_found"
 
 
-def test_others_find_nothing(api: Api, ada: User, bob: User) -> None:
+def test_others_find_nothing(api, ada, bob):
     key = api.ready()
     callers = [Caller(ApiKey.issue(bob, "bob")[1])]
     if getattr(api.viewset.resource.model._default_manager.all(), "agent", ""):
@@ -195,7 +194,7 @@ def test_others_find_nothing(api: Api, ada: User, bob: User) -> None:
     assert not changed(before)
 
 
-def test_key_that_reads_writes_nothing(api: Api, ada: User) -> None:
+def test_key_that_reads_writes_nothing(api, ada):
     key, reader = api.ready(), Caller(ApiKey.issue(ada, "reads", scopes=[READ])[1])
     before = everything()
     for path, verb, _ in api.writes(key):
@@ -203,7 +202,7 @@ def test_key_that_reads_writes_nothing(api: Api, ada: User) -> None:
     assert not changed(before)
 
 
-def test_viewer_does_only_what_is_declared(api: Api) -> None:
+def test_viewer_does_only_what_is_declared(api):
     resource, key = api.viewset.resource, api.ready()
     Membership.objects.filter(user=api.person).update(role=Role.VIEWER)
     before = everything()
@@ -222,7 +221,7 @@ def test_viewer_does_only_what_is_declared(api: Api) -> None:
             before = everything()
 
 
-def test_no_address_has_other_verbs(api: Api) -> None:
+def test_no_address_has_other_verbs(api):
     key = api.ready()
     before = everything()
     for path, actions in api.addresses(key).items():

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.db.models import Model
-from django.test import Client
 from django.urls import NoReverseMatch, reverse
 
 from apps.accounts.models import Membership
@@ -17,7 +16,7 @@ from apps.web.resources import Pages
 from apps.web.settings.resources import SectionPages
 from tests.isolation.world import Place
 from tests.resources import declared
-from tests.resources.declared import SectionAct, changed, everything
+from tests.resources.declared import changed, everything
 
 each = pytest.mark.parametrize("pages", declared.pages(), ids=lambda one: one.resource.name)
 each_section_act = pytest.mark.parametrize("one", declared.section_acts(), ids=lambda one: one.name)
@@ -63,7 +62,7 @@ def become_viewer(place: Place) -> None:
 
 
 @each
-def test_pages_show_own_rows_alone(pages: Pages[Any], ours: Place, browser: Client, strange_browser: Client) -> None:
+def test_pages_show_own_rows_alone(pages, ours, browser, strange_browser):
     row = row_of(pages.resource, ours)
     mark = re.compile(rf"/{row.pk}\b")
     assert mark.search(browser.get(address(pages, "list")).text)
@@ -78,7 +77,7 @@ def test_pages_show_own_rows_alone(pages: Pages[Any], ours: Place, browser: Clie
 
 
 @each
-def test_form_saves_or_keeps_what_was_typed(pages: Pages[Any], ours: Place, browser: Client) -> None:
+def test_form_saves_or_keeps_what_was_typed(pages, ours, browser):
     row = row_of(pages.resource, ours)
     edit, values = address(pages, "edit", row.pk), type(row)._default_manager.filter(pk=row.pk).values()
     form = browser.get(edit).context["form"]
@@ -96,7 +95,7 @@ def test_form_saves_or_keeps_what_was_typed(pages: Pages[Any], ours: Place, brow
 
 
 @each
-def test_new_row_is_the_persons_own(pages: Pages[Any], ours: Place, browser: Client) -> None:
+def test_new_row_is_the_persons_own(pages, ours, browser):
     try:
         new = address(pages, "new")
     except NoReverseMatch:
@@ -113,7 +112,7 @@ def test_new_row_is_the_persons_own(pages: Pages[Any], ours: Place, browser: Cli
 
 
 @each
-def test_row_has_buttons_that_are_offered(pages: Pages[Any], ours: Place, browser: Client) -> None:
+def test_row_has_buttons_that_are_offered(pages, ours, browser):
     row = row_of(pages.resource, ours)
     for act in (None, *pages.resource.acts):
         if act is not None and not act.is_grave:
@@ -131,7 +130,7 @@ def test_row_has_buttons_that_are_offered(pages: Pages[Any], ours: Place, browse
 
 
 @each
-def test_viewer_has_no_buttons_and_saves_nothing(pages: Pages[Any], ours: Place, browser: Client) -> None:
+def test_viewer_has_no_buttons_and_saves_nothing(pages, ours, browser):
     row, edit = row_of(pages.resource, ours), address(pages, "edit", row_of(pages.resource, ours).pk)
     data = typed(browser.get(edit).context["form"])
     become_viewer(ours)
@@ -147,7 +146,7 @@ def test_viewer_has_no_buttons_and_saves_nothing(pages: Pages[Any], ours: Place,
 
 
 @each
-def test_unknown_act_is_not_found(pages: Pages[Any], ours: Place, browser: Client) -> None:
+def test_unknown_act_is_not_found(pages, ours, browser):
     row, before = row_of(pages.resource, ours), everything()
     place = f"{address(pages, 'one', row.pk)}/" + ("nothing" if isinstance(pages, SectionPages) else "act")
     assert browser.post(place, {"do": "nothing"}).status_code == 404
@@ -155,9 +154,7 @@ def test_unknown_act_is_not_found(pages: Pages[Any], ours: Place, browser: Clien
 
 
 @each_section_act
-def test_settings_ask_before_a_grave_act(
-    one: SectionAct, ours: Place, browser: Client, strange_browser: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_ask_before_a_grave_act(one, ours, browser, strange_browser, monkeypatch):
     monkeypatch.setattr("apps.web.settings.sections.may_invite", lambda person: True)
     row = row_of(one.resource, ours)
     place, before = reverse(one.name, args=[row.pk]), everything()

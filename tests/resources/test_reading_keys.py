@@ -10,13 +10,12 @@ from apps.notifications import push
 from tests.clients import promises
 from tests.isolation.addresses import Address, ids_of
 from tests.isolation.asking import Caller
-from tests.isolation.world import Place
 from tests.resources.declared import changed, everything
 
 FOR_READERS = {"POST keys/leaked", "POST plans/check", "POST schedules/preview"}
 
 
-def test_key_that_reads_changes_nothing(ours: Place) -> None:
+def test_key_that_reads_changes_nothing(ours):
     push.push_key()  # made when somebody asks for it first
     key = ApiKey.issue(ours.owner, "reads", workspace_id=ours.workspace.pk, scopes=[READ])[1]
     reader, ids, before = Caller("reads", Client(), key), ids_of(ours), everything()

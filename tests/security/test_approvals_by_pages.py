@@ -8,8 +8,6 @@ import pytest
 from django.test import Client
 
 from agentkit.llm import approvals
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.engine.turns.questions import slot_of
 from apps.record.content.rendering import render_markdown
 from apps.record.execution import Run
@@ -25,18 +23,18 @@ APPROVE = {"answer-decision": "approve"}
 
 
 @pytest.fixture
-def asking(ada: User, echo: Agent) -> Task:
+def asking(ada, echo):
     slot = slot_of(approvals.question([CALL]))
     return Task.objects.get(pk=telling.asked(ada, echo, slot).task)
 
 
 @pytest.fixture
-def address(asking: Task) -> str:
+def address(asking):
     return f"/sessions/{asking.context_id}/approvals/{asking.pk}"
 
 
 @pytest.fixture
-def browser(ada: User) -> Client:
+def browser(ada):
     signed_in = Client(enforce_csrf_checks=True)
     signed_in.force_login(ada)
     return signed_in
@@ -54,7 +52,7 @@ FORMS = {
 }
 
 
-def test_no_link_picture_or_foreign_form_decides(browser: Client, asking: Task, address: str) -> None:
+def test_no_link_picture_or_foreign_form_decides(browser, asking, address):
     for door in DOORS:
         for method in ("get", "head", "options"):
             answer = getattr(browser, method)(address + door, APPROVE)
@@ -65,14 +63,14 @@ def test_no_link_picture_or_foreign_form_decides(browser: Client, asking: Task, 
     assert is_undecided(asking)
 
 
-def test_no_cookie_alone_decides_by_the_api(browser: Client, asking: Task) -> None:
+def test_no_cookie_alone_decides_by_the_api(browser, asking):
     for path in (f"/api/v1/approvals/{asking.pk}", f"/api/v1/tasks/{asking.pk}/answer"):
         answer = browser.post(path, {"decision": "approve"}, "application/json", headers={"Idempotency-Key": "k"})
         assert answer.status_code in (400, 401, 403), path
     assert is_undecided(asking)
 
 
-def test_pages_with_approvals_are_in_no_frame(browser: Client, asking: Task) -> None:
+def test_pages_with_approvals_are_in_no_frame(browser, asking):
     for page in ("/inbox", f"/sessions/{asking.context_id}"):
         answer = browser.get(page, headers={"Origin": "https://evil.example"})
         assert (answer.status_code, answer["X-Frame-Options"]) == (200, "DENY")
@@ -102,7 +100,7 @@ def test_pages_with_approvals_are_in_no_frame(browser: Client, asking: Task) -> 
         '<svg><a href="{0}"><use href="{0}"/></a></svg>',
     ],
 )
-def test_no_markdown_asks_for_an_address(written: str) -> None:
+def test_no_markdown_asks_for_an_address(written):
     tags = " ".join(re.findall(r"<[^>]*>", render_markdown(written.format("/sessions/1/approvals/2"))))
     assert not re.search(r"<(form|button|input|iframe|meta|base|label|link|svg|use|script)\b", tags)
     assert not re.search(r"\s(on\w+|formaction|form|hx-\w+|data-hx-\w+)=", tags)

@@ -27,15 +27,15 @@ def problem(place: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", [*TAKEN, *BROKEN])
-def test_a_card_chooses_no_header_with_a_meaning(name: str) -> None:
+def test_a_card_chooses_no_header_with_a_meaning(name):
     assert "where none can be" in problem("header", name)
 
 
 @pytest.mark.parametrize("name", [*BROKEN, "a=b", "a; Path=/", "a,b"])
-def test_a_card_adds_nothing_to_a_cookie(name: str) -> None:
+def test_a_card_adds_nothing_to_a_cookie(name):
     assert "where none can be" in problem("cookie", name)
 
 
 @pytest.mark.parametrize("name", ["X-Key", "Api-Key", "X-Goog-Api-Key", "Authorization", "Ocp-Apim-Subscription-Key"])
-def test_usual_headers_of_keys_work(name: str) -> None:
+def test_usual_headers_of_keys_work(name):
     assert problem("header", name) == ""

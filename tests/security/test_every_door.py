@@ -36,7 +36,7 @@ async def told(key: str, text: str) -> Task:
     return await db.run(Task.objects.select_related("context").exclude(pk__in=known).get)
 
 
-async def test_anothers_conversation_stays_closed(ada_key: str, bob_key: str, speaking: Agent) -> None:
+async def test_anothers_conversation_stays_closed(ada_key, bob_key, speaking):
     for door, knock in DOORS.items():
         task = await told(ada_key, SECRET)
         before = await db.run(logs)
@@ -45,7 +45,7 @@ async def test_anothers_conversation_stays_closed(ada_key: str, bob_key: str, sp
         assert (await db.run(logs))[str(task.context_id)] == before[str(task.context_id)], door
 
 
-async def test_question_is_open_to_its_owner_alone(ada_key: str, bob_key: str, speaking: Agent) -> None:
+async def test_question_is_open_to_its_owner_alone(ada_key, bob_key, speaking):
     for door, knock in DOORS.items():
         task = await told(ada_key, "ask")
         before = await db.run(logs)
@@ -58,7 +58,7 @@ async def test_question_is_open_to_its_owner_alone(ada_key: str, bob_key: str, s
 
 
 @pytest.fixture
-def obedient(db: None) -> Agent:
+def obedient(db):
     SENT.clear()
     for name in ("Tempting", "Wondering"):  # whom it can call
         register_hosted(name.lower(), f"tests.engine.approving:{name}")
@@ -80,7 +80,7 @@ async def settled() -> str:
 
 
 @pytest.mark.parametrize(("policy", "state"), [("ask", "input-required"), ("never", "completed"), ("", "completed")])
-async def test_no_door_skips_a_tools_policy(ada_key: str, obedient: Agent, policy: str, state: str) -> None:
+async def test_no_door_skips_a_tools_policy(ada_key, obedient, policy, state):
     """Without one, each door lets the tool be called."""
     if policy:
         await db.run(lambda: ToolPolicy.objects.create(agent=obedient, tool="send_mail", policy=policy))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from django.conf import settings as configured
@@ -43,7 +42,7 @@ class Calling(SkillHandler):
 
 
 @pytest.fixture
-def outward() -> Iterator[None]:
+def outward():
     outbound.configure(["127.0.0.1"])
     yield
     outbound.configure(configured.OUTBOUND_ALLOW)
@@ -57,7 +56,7 @@ def messages(agent: str) -> list[tuple[str, JSON]]:
     ]
 
 
-async def test_remote_agents_hear_nothing_of_a_request(ada_key: str) -> None:
+async def test_remote_agents_hear_nothing_of_a_request(ada_key):
     async with server(answer({"task": task("TASK_STATE_COMPLETED")})) as at:
         await db.run(remote_agent, card(at.url))
         for path, body in messages("remote"):
@@ -69,7 +68,7 @@ async def test_remote_agents_hear_nothing_of_a_request(ada_key: str) -> None:
     assert b"cookie:" not in heard.lower()
 
 
-async def test_tool_servers_hear_nothing_of_a_request(ada_key: str, settings: object) -> None:
+async def test_tool_servers_hear_nothing_of_a_request(ada_key, settings):
     register = (register_hosted, "calling", f"{__name__}:Calling")
     await db.run(*register, access=Agent.Access.AUTHENTICATED)
     with tool_servers.running() as tools, endpoints.running() as model:

@@ -58,7 +58,7 @@ OTHERWISE = [
 ]
 
 
-async def test_a_name_twice_or_a_contradiction_is_refused(ada_key: str) -> None:
+async def test_a_name_twice_or_a_contradiction_is_refused(ada_key):
     for path, body in (*IN_BODIES, *OTHERWISE):
         answer = await AsyncClient().post(path, body, "application/json", headers=headers(ada_key))
         assert not answer.streaming, path

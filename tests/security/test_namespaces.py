@@ -12,7 +12,6 @@ from apps.accounts.principals import Principal
 from apps.accounts.requests.authentication import BadCredentials
 from apps.agents.identities import identity, signing
 from apps.agents.identities.signing import Signer
-from apps.agents.models import Agent
 from apps.engine import accept
 from apps.optional.federation import pairing
 from apps.record.models import Context
@@ -42,12 +41,12 @@ class Installation:
         return federated_caller(token, "echo", is_open=False)[0]
 
 
-def test_equal_subjects_of_two_installations_are_two_people(echo: Agent) -> None:
+def test_equal_subjects_of_two_installations_are_two_people(echo):
     one, other = (Installation(did).caller("ada") for did in ("did:web:a.example", "did:web:b.example"))
     assert one.user_id != other.user_id
 
 
-def test_subjects_cannot_spell_another_installations_person(echo: Agent) -> None:
+def test_subjects_cannot_spell_another_installations_person(echo):
     """Their names are joined by what neither may contain."""
     installation = Installation("did:web:a.example")
     for subject in ("ada bob", "ada\n", "", "did:web:b.example ada", "ada@example.org"):
@@ -55,26 +54,26 @@ def test_subjects_cannot_spell_another_installations_person(echo: Agent) -> None
             installation.caller(subject)
 
 
-def test_claimed_name_makes_nobody_of_here(ada: User, echo: Agent) -> None:
+def test_claimed_name_makes_nobody_of_here(ada, echo):
     caller = Installation("did:web:a.example").caller("ada", name=ada.email)
     assert caller.user_id != ada.pk
     assert User.objects.get(pk=caller.user_id).email.endswith("@peer.invalid")
 
 
-def test_long_identities_are_counted_apart(echo: Agent) -> None:
+def test_long_identities_are_counted_apart(echo):
     keys = [Installation(LONG + end).caller("ada").key for end in ("", ".org")]
     assert len(set(keys)) == 2
     assert all(len(key) <= 60 for key in keys)
 
 
-def test_sessions_of_one_name_are_each_persons_own(ada: User, bob: User, echo: Agent) -> None:
+def test_sessions_of_one_name_are_each_persons_own(ada, bob, echo):
     for name in ("talk", "a/../b", "talk ", "TALK", "tälk"):
         for person in (ada, bob):
             accept.accept(person.principal, echo, said("hello", name))
         assert Context.objects.filter(context_id=name).count() == 2, name
 
 
-def test_foreign_message_id_answers_nothing(ada: User, bob: User, echo: Agent) -> None:
+def test_foreign_message_id_answers_nothing(ada, bob, echo):
     message = said("hello")
     ours, theirs = (accept.accept(person.principal, echo, message) for person in (ada, bob))
     assert ours.task != theirs.task

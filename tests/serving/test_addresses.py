@@ -7,11 +7,9 @@ from http import HTTPStatus
 
 import httpx
 import pytest
-from django.test import Client
 from django.urls import Resolver404, URLPattern, URLResolver, get_resolver, resolve
 from django.urls.resolvers import RoutePattern
 
-from apps.accounts.models import User
 from parley.asgi import application
 
 SAMPLES = {"uuid": str(uuid.uuid4()), "int": "5", "slug": "a-slug"}
@@ -46,7 +44,7 @@ def is_accepted(address: str) -> bool:
         return False
 
 
-def test_every_address_is_found_in_both_forms(ada: User, client: Client) -> None:
+def test_every_address_is_found_in_both_forms(ada, client):
     ada.is_staff = ada.is_superuser = True
     ada.save()
     client.force_login(ada)
@@ -67,7 +65,7 @@ def test_every_address_is_found_in_both_forms(ada: User, client: Client) -> None
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_programs_addresses_are_found_in_both_forms() -> None:
+async def test_programs_addresses_are_found_in_both_forms():
     transport = httpx.ASGITransport(app=application)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         answer = await http.get("/.well-known/jwks.json/?a=1")

@@ -4,14 +4,11 @@ import io
 import re
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.record.models import Task
 from parley.terminal.screen import Screen
@@ -22,9 +19,7 @@ Ask = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def ask(
-    ada: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[str, str]]:
+def ask(ada, tmp_path, monkeypatch, capsys):
     """Asks in its own folder; returns the words, the events and the final error."""
     monkeypatch.chdir(tmp_path)
 
@@ -41,7 +36,7 @@ def ask(
     return run
 
 
-def test_files_go_in_and_come_out(ask: Ask, tmp_path: Path) -> None:
+def test_files_go_in_and_come_out(ask, tmp_path):
     register_hosted("report", "examples.report.agent:Report")
     (tmp_path / "cities.csv").write_text(CSV)
     said, happened = ask("report", "make a report", "--file", "cities.csv", answers="Markdown\n")
@@ -54,7 +49,7 @@ def test_files_go_in_and_come_out(ask: Ask, tmp_path: Path) -> None:
     assert (tmp_path / "report-2.md").exists()
 
 
-def test_called_agents_are_served_and_may_ask(ask: Ask) -> None:
+def test_called_agents_are_served_and_may_ask(ask):
     for slug in ("shouting", "asking", "caller"):
         register_hosted(slug, f"tests.engine.calling_agents:{slug.capitalize()}")
     said, _ = ask("caller", "shouting: hello\nasking: the door", answers='{"colour": "red"}\n')
@@ -63,7 +58,7 @@ def test_called_agents_are_served_and_may_ask(ask: Ask) -> None:
     assert "the door: " in said
 
 
-def test_ctrl_c_cancels_the_task(ask: Ask, countdown: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_cancels_the_task(ask, countdown, monkeypatch):
     def interrupted(screen: Screen, event: dict[str, Any]) -> None:
         if event["type"] == "artifact_update":
             signal.raise_signal(signal.SIGINT)
@@ -77,7 +72,7 @@ def test_ctrl_c_cancels_the_task(ask: Ask, countdown: Agent, monkeypatch: pytest
     assert Task.objects.get().state == "canceled"
 
 
-def test_mistakes_and_open_questions_are_sentences(ask: Ask, echo: Agent, countdown: Agent) -> None:
+def test_mistakes_and_open_questions_are_sentences(ask, echo, countdown):
     register_hosted("hello", "examples.agents.hello:Hello")
     assert "Ada" in ask("hello", "I am Ada")[0]
     assert "waits for an answer" in ask("countdown", "-1")[1]

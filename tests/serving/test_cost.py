@@ -85,7 +85,7 @@ def signed_in(running: stack.Stack, email: str, password: str) -> httpx.Client:
 
 
 @pytest.fixture(scope="module")
-def parley() -> Iterator[Parley]:
+def parley():
     with stack.running(ACTS_PER_MINUTE="1000000") as running:
         program = httpx.Client(base_url=running.url, timeout=120)
         program.headers.update({"Authorization": f"Bearer {running.demo_key}", "A2A-Version": "1.0"})
@@ -187,13 +187,13 @@ def full_table() -> dict[str, tuple[Address, Within | None]]:
 FULL = full_table()
 
 
-def test_each_place_for_json_is_at_an_address() -> None:
+def test_each_place_for_json_is_at_an_address():
     asked = {place.pattern for _, place in FULL.values() if place}
     assert {one.pattern for one in WITHIN} - asked == set(), "Take out of WITHIN what is gone."
 
 
 @pytest.mark.parametrize("door", places("cost", FULL))
-def test_no_body_costs_more_than_its_size_allows(door: str, parley: Parley) -> None:
+def test_no_body_costs_more_than_its_size_allows(door, parley):
     address, place = FULL[door]
     table = [(one, place) for one in VALUES] if place else [(one, None) for one in BODIES]
     with parley.peak() as peak:
@@ -207,7 +207,7 @@ PORTIONS = 4
 
 
 @pytest.mark.parametrize("portion", places("cost", [f"other addresses {one}" for one in range(PORTIONS)]))
-def test_no_other_address_reads_dearly(portion: str, parley: Parley) -> None:
+def test_no_other_address_reads_dearly(portion, parley):
     """Each gets one body of the table, by turns."""
     over = {}
     for number, address in list(enumerate(OTHERS))[int(portion[-1]) :: PORTIONS]:
@@ -221,7 +221,7 @@ IMPORTED = [one for one in BODIES if one.name in ("nested lists", "tiny objects"
 
 
 @pytest.mark.parametrize("body", places("cost", [f"import of {one}" for one in IMPORTED]))
-def test_hostile_file_is_imported_cheaply(body: str, parley: Parley) -> None:
+def test_hostile_file_is_imported_cheaply(body, parley):
     [hostile] = [one for one in IMPORTED if body == f"import of {one}"]
     content = content_of(hostile, None)
     sent = {"content": content, "headers": {"Content-Type": "application/octet-stream"}}

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -15,10 +15,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from django.test import override_settings
 from django.urls import path
 
-from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.accounts.requests import bodies
-from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish, wait_until_settled
 from apps.record import wire
 from apps.record.reading import feed
@@ -77,7 +75,7 @@ urlpatterns = [
 
 
 @pytest.fixture(autouse=True)
-def _urls() -> Any:
+def _urls():
     with override_settings(ROOT_URLCONF=__name__):
         ended.clear()
         yield
@@ -133,9 +131,7 @@ def server_connections() -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_waiting_callers_hold_no_thread_or_connection(
-    ada: User, echo: Agent, said: Callable[..., dict[str, Any]]
-) -> None:
+async def test_waiting_callers_hold_no_thread_or_connection(ada, echo, said):
     receipt = await db.run(accept_and_publish, ada.principal, echo, said())
     addresses = [f"/a2a/streams/{receipt.context}"] * 100
     addresses += [f"/a2a/waits/{receipt.context}/{receipt.task}/{receipt.index}"] * 100
@@ -154,7 +150,7 @@ async def test_waiting_callers_hold_no_thread_or_connection(
 
 
 @pytest.mark.parametrize(("address", "code"), [("/a2a/fails", -32603), ("/other/fails", 500)])
-async def test_unexpected_errors_hide_their_inside(address: str, code: int) -> None:
+async def test_unexpected_errors_hide_their_inside(address, code):
     status, headers, body = await answered(address)
     assert status == 500
     assert headers["content-type"] == "application/json"
@@ -165,7 +161,7 @@ async def test_unexpected_errors_hide_their_inside(address: str, code: int) -> N
     assert (status, json.loads(body)["error"]["code"]) == (404, 404)
 
 
-async def test_head_gets_headers_and_foreign_hosts_nothing() -> None:
+async def test_head_gets_headers_and_foreign_hosts_nothing():
     _, said, body = await answered("/a2a/size")
     assert int(said["content-length"]) == len(body)
     status, headers, body = await answered("/a2a/size", method="HEAD")
@@ -173,7 +169,7 @@ async def test_head_gets_headers_and_foreign_hosts_nothing() -> None:
     assert (await answered("/a2a/size", host="evil.example"))[0] == 400
 
 
-async def test_request_cut_off_by_stop_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_cut_off_by_stop_may_be_repeated(monkeypatch):
     monkeypatch.setattr(f"{__name__}.begun", asyncio.Event())
     communicator = request_to("/a2a/hangs")
     await communicator.send_input({"type": "http.request", "body": b""})
@@ -185,7 +181,7 @@ async def test_request_cut_off_by_stop_may_be_repeated(monkeypatch: pytest.Monke
     assert "again" in json.loads(body["body"])["error"]["message"]
 
 
-async def test_endless_body_is_refused_while_coming() -> None:
+async def test_endless_body_is_refused_while_coming():
     communicator = request_to("/a2a/size", method="POST")
     with override_settings(MAX_REQUEST_BYTES=1000):
         for _ in range(3):

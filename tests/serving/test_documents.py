@@ -15,7 +15,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 TEXTS = {path: path.read_text() for path in DOCUMENTS}
 
 
-def test_every_command_and_make_target_exists() -> None:
+def test_every_command_and_make_target_exists():
     everything = "".join(TEXTS.values())
     assert set(re.findall(r"\./manage\.py (\w+)", everything)) <= set(get_commands())
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -30,23 +30,23 @@ def leads_somewhere(path: str) -> bool:
     return True
 
 
-def test_every_address_leads_somewhere() -> None:
+def test_every_address_leads_somewhere():
     addresses = re.findall(r"`(/[^`]*)`", (REFERENCE / "addresses.md").read_text())
     assert addresses
     assert [path for path in addresses if not leads_somewhere(path)] == []
 
 
-def test_every_setting_is_named_and_no_other() -> None:
+def test_every_setting_is_named_and_no_other():
     settings = (REFERENCE / "settings.md").read_text()
     assert set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)`", settings)) == names_read()
 
 
-def test_the_recommended_web_server_is_the_tested_one() -> None:
+def test_the_recommended_web_server_is_the_tested_one():
     command = " ".join(["uvicorn parley.asgi:application", *UVICORN])
     assert command in (REFERENCE / "settings.md").read_text().replace("\\\n    ", "")
 
 
-def test_each_security_requirement_names_existing_tests() -> None:
+def test_each_security_requirement_names_existing_tests():
     met, _, _ = TEXTS[ROOT / "docs" / "security.md"].partition("### Not met")
     rows = re.findall(r"^\| \d+\.\d.*$", met, re.MULTILINE)
     named = {row: re.findall(r"`([\w/]+\.py)((?:::\w+)+)`", row) for row in rows}
@@ -61,7 +61,7 @@ def test_each_security_requirement_names_existing_tests() -> None:
             )
 
 
-def test_each_promise_names_a_test_or_page() -> None:
+def test_each_promise_names_a_test_or_page():
     page = TEXTS[ROOT / "docs" / "explanation" / "from-other-systems.md"]
     promises = page.partition("\n## Promises\n")[2]
     rows = re.findall(r"^\| (.+) \| (`.+`|\[.+) \|$", promises, re.MULTILINE)
@@ -73,7 +73,7 @@ def test_each_promise_names_a_test_or_page() -> None:
             assert re.search(rf"^(async )?def {test}\b", (ROOT / "tests" / path).read_text(), re.MULTILINE), promise
 
 
-def test_every_named_link_and_file_exists() -> None:
+def test_every_named_link_and_file_exists():
     folders = [ROOT, ROOT / "platform", ROOT / "apps"]
     missing = []
     for document, text in TEXTS.items():

@@ -23,14 +23,14 @@ def names_read() -> set[str]:
     return {name for source in sources for name in READ.findall(source.read_text())}
 
 
-def test_example_names_exactly_what_is_read() -> None:
+def test_example_names_exactly_what_is_read():
     example = (ROOT / ".env.example").read_text()
     assert set(re.findall(r"^#?([A-Z0-9_]+)=", example, re.MULTILINE)) == names_read()
     assert all(paragraph.startswith("# ") for paragraph in example.strip().split("\n\n"))
 
 
 @pytest.fixture
-def settings_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def settings_with(monkeypatch, tmp_path):
     for name in names_read() & os.environ.keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
@@ -44,7 +44,7 @@ def settings_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return read
 
 
-def test_impossible_settings_are_refused_by_name(settings_with: Any) -> None:
+def test_impossible_settings_are_refused_by_name(settings_with):
     key = {"SECRET_KEY": "x" * 50}
     refusals: list[tuple[dict[str, str], str]] = [
         (key | {"DATABASE_URL": "mysql://h/p", "MASTER_KEY": "x" * 43}, "DATABASE_URL must begin with sqlite:// or"),
@@ -57,7 +57,7 @@ def test_impossible_settings_are_refused_by_name(settings_with: Any) -> None:
             settings_with(**environment)
 
 
-def test_database_and_secrets_are_private_files(settings_with: Any, tmp_path: Path) -> None:
+def test_database_and_secrets_are_private_files(settings_with, tmp_path):
     read = settings_with()
     assert settings_with()["MASTER_KEY"] == read["MASTER_KEY"], "it is made once"
     database = Path(read["DATABASES"]["default"]["NAME"])
@@ -78,7 +78,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_cookies_and_https_follow_the_public_address(settings_with: Any) -> None:
+def test_cookies_and_https_follow_the_public_address(settings_with):
     at_home = settings_with()
     assert [at_home["SESSION_COOKIE_NAME"], at_home["CSRF_COOKIE_NAME"]] == ["sessionid", "csrftoken"]
     assert not any(at_home[name] for name in ("SECURE_SSL_REDIRECT", "SECURE_HSTS_SECONDS", "SESSION_COOKIE_SECURE"))

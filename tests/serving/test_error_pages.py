@@ -1,7 +1,6 @@
 """Error pages obey the Content-Security-Policy that they are sent with."""
 
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
@@ -61,13 +60,13 @@ def violations(answer: HttpResponse) -> list[str]:
 
 
 @pytest.fixture
-def calls() -> Iterator[Client]:
+def calls():
     with override_settings(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["testserver"]):
         yield Client(raise_request_exception=False, enforce_csrf_checks=True)
 
 
 @pytest.mark.parametrize("place", ["", "admin/"])
-def test_error_pages_run_what_they_bring(calls: Client, place: str) -> None:
+def test_error_pages_run_what_they_bring(calls, place):
     for kind in ("400", "403", "404", "500"):
         answer = calls.get(f"/{place}nowhere/at/all" if kind == "404" and not place else f"/{place}fails/{kind}")
         assert answer.status_code in (int(kind), 500)
@@ -75,7 +74,7 @@ def test_error_pages_run_what_they_bring(calls: Client, place: str) -> None:
         assert violations(answer) == [], kind
 
 
-def test_refused_forms_and_hosts_run_what_they_bring(calls: Client) -> None:
+def test_refused_forms_and_hosts_run_what_they_bring(calls):
     for address in ("/sign-in", "/admin/login/"):
         answer = calls.post(address, {})  # a form that is out of date
         assert (answer.status_code, violations(answer)) == (403, [])
@@ -83,13 +82,13 @@ def test_refused_forms_and_hosts_run_what_they_bring(calls: Client) -> None:
     assert (answer.status_code, violations(answer)) == (400, [])
 
 
-def test_the_page_of_a_failure_needs_no_database(calls: Client, django_db_blocker: pytest.FixtureRequest) -> None:
+def test_the_page_of_a_failure_needs_no_database(calls, django_db_blocker):
     with django_db_blocker.block():  # type: ignore[attr-defined]
         answer = calls.get("/fails/500")
     assert (answer.status_code, violations(answer)) == (500, [])
 
 
-def test_operators_pages_bring_all_that_they_run(admin_client: Client) -> None:
+def test_operators_pages_bring_all_that_they_run(admin_client):
     """Scripts with their nonce, and files that are collected."""
     collected = {path for finder in get_finders() for path, _ in finder.list(StaticFiles.ignore_patterns)}
     named = set(re.findall(r'"/static/([^"?#]+)"', admin_client.get("/admin/agents/agent/add/?kind=model").text))

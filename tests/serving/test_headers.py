@@ -1,12 +1,10 @@
 """Security headers of every address, and the origins that may open a WebSocket."""
 
-from typing import Any
-
 import httpx
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.template.context_processors import csp
-from django.test import Client, RequestFactory
+from django.test import RequestFactory
 
 from parley.asgi import application
 from parley.serving.handlers import ASYNC_PATH, PERMISSIONS, RequestGuard, is_same_origin, largest_body
@@ -23,7 +21,7 @@ ALWAYS = {
 
 
 @pytest.mark.django_db
-def test_pages_guess_and_look_up_nothing(client: Client) -> None:
+def test_pages_guess_and_look_up_nothing(client):
     answer = client.get("/sign-in")
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert answer["X-Frame-Options"] == "DENY"
@@ -40,7 +38,7 @@ PROGRAMS = ("/a2a", "/a2a/echo", "/a2a/echo/message:send", "/a2a/nobody/tasks/1"
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_all_addresses_have_security_headers_once() -> None:
+async def test_all_addresses_have_security_headers_once():
     transport = httpx.ASGITransport(app=RequestGuard(application, largest_body))  # twice: nothing is repeated
     wrong = {}
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
@@ -56,7 +54,7 @@ async def test_all_addresses_have_security_headers_once() -> None:
     assert wrong == {}
 
 
-async def test_https_alone_is_said_by_every_response(settings: Any) -> None:
+async def test_https_alone_is_said_by_every_response(settings):
     settings.SECURE_HSTS_SECONDS, settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = 31_536_000, True
     transport = httpx.ASGITransport(app=RequestGuard(application, largest_body))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
@@ -65,7 +63,7 @@ async def test_https_alone_is_said_by_every_response(settings: Any) -> None:
             assert answer.headers.get_list("Strict-Transport-Security") == ["max-age=31536000; includeSubDomains"]
 
 
-def test_pages_are_redirected_to_https_programs_not(settings: Any, client: Client) -> None:
+def test_pages_are_redirected_to_https_programs_not(settings, client):
     """Programs would go on sending their key in the open, without noticing."""
     settings.SECURE_SSL_REDIRECT = True
     answer = client.get("/sign-in?next=/agents", headers={"host": "localhost"})
@@ -82,14 +80,14 @@ def policy(path: str) -> str:
     return answer.headers["Content-Security-Policy"].replace(answer.content.decode(), "the nonce")
 
 
-def test_scripts_run_by_their_pages_nonce() -> None:
+def test_scripts_run_by_their_pages_nonce():
     assert "script-src 'nonce-the nonce' 'strict-dynamic';" in policy("/")
     assert "object-src 'none'" in policy("/")
     assert "unsafe" not in policy("/agents")
     assert "'unsafe-eval'" in policy("/admin/")
 
 
-def test_only_own_pages_open_websockets(settings: Any) -> None:
+def test_only_own_pages_open_websockets(settings):
     own = [
         ("http://localhost:8000", "localhost:8000"),
         ("http://127.0.0.1:8000", "127.0.0.1:8000"),

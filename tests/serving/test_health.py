@@ -4,7 +4,6 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from apps.operators import doctor
 from parley.serving import health
 from parley.serving.health import Check
 from tests import stack
-from tests.stack import Stack
 
 
 def asked(url: str) -> tuple[int, dict[str, str]]:
@@ -26,7 +24,7 @@ def asked(url: str) -> tuple[int, dict[str, str]]:
         return refusal.code, json.load(refusal)
 
 
-def test_running_server_is_alive_and_ready(server: Stack) -> None:
+def test_running_server_is_alive_and_ready(server):
     assert asked(f"{server.url}/healthz") == (200, {"status": "ok"})
     server.wait_until(lambda: asked(f"{server.url}/readyz")[1]["beat"] == "ok")  # written after its first tick
     status, parts = asked(f"{server.url}/readyz")
@@ -37,7 +35,7 @@ def test_running_server_is_alive_and_ready(server: Stack) -> None:
 
 
 @pytest.mark.services("it examines PostgreSQL, a broker and Redis")
-def test_the_doctor_finds_no_problem_where_all_works(server: Stack) -> None:
+def test_the_doctor_finds_no_problem_where_all_works(server):
     done = server.manage("doctor", "--json", "--url", server.url)
     examined = json.loads(done.stdout)
     states = {one["name"]: one["state"] for one in examined["checks"]}
@@ -49,7 +47,7 @@ def test_the_doctor_finds_no_problem_where_all_works(server: Stack) -> None:
 
 
 @pytest.mark.services("a broker that is not there, and Daphne", only=True)
-def test_server_names_missing_tables_and_broker() -> None:
+def test_server_names_missing_tables_and_broker():
     with stack.prepared(web="daphne", CELERY_BROKER_URL="amqp://guest:guest@127.0.0.1:1//") as bare:
         bare.launch("web")
         bare.wait_for("/healthz")
@@ -62,7 +60,7 @@ def test_server_names_missing_tables_and_broker() -> None:
 
 
 @pytest.fixture
-def checks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def checks(monkeypatch):
     """`/readyz` makes these checks, and waits for them a moment only."""
 
     def use(*found: Check) -> None:
@@ -73,7 +71,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def hanging() -> Iterator[Check]:
+def hanging():
     end = threading.Event()
     yield Check("broker", lambda: {"broker": health.OK} if end.wait(60) else {})
     end.set()
@@ -88,7 +86,7 @@ async def ready() -> tuple[int, dict[str, Any]]:
     return answer.status_code, answer.json()
 
 
-async def test_hanging_part_is_named_by_one_thread(checks: Callable[..., None], hanging: Check) -> None:
+async def test_hanging_part_is_named_by_one_thread(checks, hanging):
     checks(Check("database", all_well), hanging)
     for _ in range(3):
         status, parts = await ready()
@@ -97,7 +95,7 @@ async def test_hanging_part_is_named_by_one_thread(checks: Callable[..., None], 
     assert [thread.name for thread in threading.enumerate()].count("ready-broker") == 1
 
 
-async def test_slow_part_keeps_its_recent_state(checks: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_part_keeps_its_recent_state(checks, monkeypatch):
     is_slow, end = threading.Event(), threading.Event()
     checks(Check("database", lambda: all_well() if not is_slow.is_set() or end.wait(60) else {}))
     health.all_checks[0].under_way().result(20)
@@ -111,7 +109,7 @@ async def test_slow_part_keeps_its_recent_state(checks: Callable[..., None], mon
         end.set()
 
 
-async def test_parts_warn_and_hide_their_inside(checks: Callable[..., None]) -> None:
+async def test_parts_warn_and_hide_their_inside(checks):
     checks(Check("database", lambda: {**all_well(), "workers": "No worker."}), Check("disk", lambda: {"disk": "Full."}))
     status, parts = await ready()
     assert (status, parts["status"]) == (200, "degraded")

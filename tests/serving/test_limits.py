@@ -23,7 +23,7 @@ def head(path: str, *lines: str) -> bytes:
     return "\r\n".join(wanted).encode()
 
 
-def test_too_large_body_is_refused_before_it_comes(server: Stack) -> None:
+def test_too_large_body_is_refused_before_it_comes(server):
     for path in ("/a2a/echo", "/a2a/echo/", "/a2a"):
         status, body = answer_to(server, head(path, f"Content-Length: {LARGE}", "Expect: 100-continue"))
         assert (status, body["jsonrpc"], body["error"]["code"]) == (413, "2.0", 413)
@@ -31,7 +31,7 @@ def test_too_large_body_is_refused_before_it_comes(server: Stack) -> None:
     assert (status, body["error"]["status"]) == (413, "INVALID_ARGUMENT"), "elsewhere it is plain JSON"
 
 
-def test_too_long_addresses_and_headers_are_refused(server: Stack) -> None:
+def test_too_long_addresses_and_headers_are_refused(server):
     for length in (17_000, 100_000):
         address = f"GET /api/v1/events?since={'x' * length} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         status, problem = answer_to(server, address)

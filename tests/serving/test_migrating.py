@@ -2,7 +2,6 @@
 
 import io
 import threading
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -30,7 +29,7 @@ def another_connection() -> psycopg.Connection:
 
 
 @pytest.fixture
-def reader() -> Iterator[psycopg.Connection]:
+def reader():
     """A transaction that has read the table, which is one migration behind."""
     call_command("migrate", "mfa", "0002", verbosity=0)
     with another_connection() as opened:
@@ -51,7 +50,7 @@ class Said(io.StringIO):
         return super().write(text)
 
 
-def test_it_lets_others_read_while_it_waits(reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_lets_others_read_while_it_waits(reader, monkeypatch):
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.1)
     monkeypatch.setattr(migrate, "BETWEEN_SECONDS", 0.1)
     said = Said()
@@ -72,14 +71,14 @@ def test_it_lets_others_read_while_it_waits(reader: psycopg.Connection, monkeypa
     assert versions.missing(connection) == []
 
 
-def test_migrating_gives_up_and_says_why(reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migrating_gives_up_and_says_why(reader, monkeypatch):
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.1)
     monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(CommandError, match="pg_stat_activity"):
         call_command("migrate", "mfa", verbosity=0)
 
 
-def test_others_write_while_an_index_waits() -> None:
+def test_others_write_while_an_index_waits():
     index = models.Index(fields=["type"], name="by_type")
     adding = threading.Thread(target=add, args=[AddIndexBesideWriters("authenticator", index)])
     with another_connection() as writer:

@@ -12,7 +12,7 @@ from parley.db.indexes import AddIndexBesideWriters
 from tests.serving.migration_rules import CONTRACTS, unsafe_operations
 
 
-def test_every_migration_leaves_the_version_before_it_working() -> None:
+def test_every_migration_leaves_the_version_before_it_working():
     loader = MigrationLoader(None)
     found = []
     for key, migration in loader.disk_migrations.items():
@@ -48,11 +48,11 @@ UNIQUE = models.UniqueConstraint(fields=["a"], name="a_is_unique")
         ],
     ],
 )
-def test_what_adds_is_safe(operations: list[Any]) -> None:
+def test_what_adds_is_safe(operations):
     assert check(*operations) == []
 
 
-def test_index_beside_writers_is_alone_and_not_atomic() -> None:
+def test_index_beside_writers_is_alone_and_not_atomic():
     index = AddIndexBesideWriters("row", models.Index(fields=["a"], name="by_a"))
     assert check(index, atomic=False) == []
     assert len(check(index)) == 1
@@ -76,6 +76,6 @@ def test_index_beside_writers_is_alone_and_not_atomic() -> None:
     ],
     ids=lambda one: one.describe(),
 )
-def test_contracting_migrations_are_found_unless_declared(operation: Any) -> None:
+def test_contracting_migrations_are_found_unless_declared(operation):
     assert len(check(operation)) == 1
     assert check(operation, **{CONTRACTS: "unused since 0.2"}) == []

@@ -25,17 +25,17 @@ async def seen_by_parley(connection_from: str, forwarded_for: str) -> tuple[str,
 
 
 @pytest.mark.parametrize("trusted", [PROXY, "10.0.0.0/8", f"192.0.2.1, {PROXY}"])
-async def test_named_proxy_says_who_is_calling(settings: Any, trusted: str) -> None:
+async def test_named_proxy_says_who_is_calling(settings, trusted):
     settings.FORWARDED_ALLOW_IPS = trusted
     assert await seen_by_parley(PROXY, CALLER) == (CALLER, "https")
 
 
-async def test_what_a_caller_adds_is_not_believed(settings: Any) -> None:
+async def test_what_a_caller_adds_is_not_believed(settings):
     settings.FORWARDED_ALLOW_IPS = PROXY
     assert await seen_by_parley(PROXY, f"{LIE}, {CALLER}") == (CALLER, "https")
 
 
 @pytest.mark.parametrize("trusted", ["", "10.0.0.8", "192.168.0.0/16"])
-async def test_nobody_else_is_believed(settings: Any, trusted: str) -> None:
+async def test_nobody_else_is_believed(settings, trusted):
     settings.FORWARDED_ALLOW_IPS = trusted
     assert await seen_by_parley(PROXY, LIE) == (PROXY, "http")

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -18,7 +17,7 @@ def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_commands_load_no_pages_or_unused_services() -> None:
+def test_commands_load_no_pages_or_unused_services():
     loaded = run(LOADED).split()
     assert "apps.accounts.models" in loaded
     heavy = re.compile(r"daphne|uvicorn|twisted\.internet|config\.urls|apps\.operators\.(?!(apps|models)$)")
@@ -28,7 +27,7 @@ def test_commands_load_no_pages_or_unused_services() -> None:
 
 
 @pytest.mark.services("a process of its own", only=True)
-def test_start_scripts_of_0_1_go_on_working(tmp_path: Path) -> None:
+def test_start_scripts_of_0_1_go_on_working(tmp_path):
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "config.settings", "DATA_DIR": str(tmp_path)}
     names = "from config.asgi import application; from config.celery import app; from config.uvicorn_http import *"
     done = subprocess.run([sys.executable, "-c", names], env=environment, capture_output=True, text=True, check=False)

@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,9 +24,7 @@ from tests.faults.calling import Caller
 
 
 @pytest.mark.django_db
-def test_without_showcase_nobody_exists(
-    monkeypatch: pytest.MonkeyPatch, settings: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_showcase_nobody_exists(monkeypatch, settings, capsys):
     served = []
 
     def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callable[[], None]) -> None:
@@ -50,9 +47,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("output", [Terminal, io.StringIO])
-def test_only_terminal_shows_first_logins(
-    output: type[io.StringIO], monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
-) -> None:
+def test_only_terminal_shows_first_logins(output, monkeypatch, settings, tmp_path):
     logins = showcase.FirstLogin({showcase.ADMIN: "correct-horse"}, {showcase.DEMO: "a-key"})
     monkeypatch.setattr(showcase, "load_showcase", lambda: showcase.Loaded(logins, ()))
     monkeypatch.setattr(server, "serve", lambda *_, ready, **__: ready())
@@ -68,7 +63,7 @@ def test_only_terminal_shows_first_logins(
     assert "Authorization: Bearer a-key -H" in said.stdout
 
 
-def test_taken_address_is_a_sentence(settings: Any) -> None:
+def test_taken_address_is_a_sentence(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for host, port in (taken.getsockname(), ("192.0.2.1", 8000)):
             settings.HOST, settings.PORT = host, port
@@ -77,7 +72,7 @@ def test_taken_address_is_a_sentence(settings: Any) -> None:
 
 
 @pytest.mark.services("starts and kills processes, which are embedded here", only=True)
-def test_it_starts_ends_and_survives_a_kill() -> None:
+def test_it_starts_ends_and_survives_a_kill():
     with stack.prepared(services={}, RUN_LEASE_SECONDS="2") as served:
         served.serve_alone()
         printed = served.log("serve")

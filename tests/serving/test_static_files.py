@@ -4,10 +4,8 @@ import re
 
 import httpx
 
-from tests.stack import Stack
 
-
-def test_files_are_compressed_cached_and_sent_in_part(server: Stack) -> None:
+def test_files_are_compressed_cached_and_sent_in_part(server):
     with httpx.Client(base_url=server.url) as client:
         found = re.search(r"/static/css/base\.[0-9a-f]+\.css", client.get("/sign-in").text)
         assert found

@@ -52,7 +52,7 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
         ("proxies", {"FORWARDED_ALLOW_IPS": "*"}),
     ],
 )
-def test_unsafe_settings_end_the_process_in_a_line(settings: Any, check: str, unsafe: dict[str, Any]) -> None:
+def test_unsafe_settings_end_the_process_in_a_line(settings, check, unsafe):
     for name, value in PRODUCTION.items():
         setattr(settings, name, value)
     safety.refuse_unsafe_settings()
@@ -76,7 +76,7 @@ def test_unsafe_settings_end_the_process_in_a_line(settings: Any, check: str, un
         {"PUBLIC_BASE_URL": "http://localhost:8000", "DEBUG": True, "ALLOWED_HOSTS": ["*"]},
     ],
 )
-def test_laptops_and_named_choices_are_not_refused(settings: Any, chosen: dict[str, Any]) -> None:
+def test_laptops_and_named_choices_are_not_refused(settings, chosen):
     for name, value in {**PRODUCTION, **chosen}.items():
         setattr(settings, name, value)
     safety.refuse_unsafe_settings()
@@ -86,7 +86,7 @@ def test_laptops_and_named_choices_are_not_refused(settings: Any, chosen: dict[s
 @pytest.mark.parametrize(
     "program", [("-c", "import parley.asgi"), ("-m", "celery", "-A", "parley", "worker")], ids=["web", "worker"]
 )
-def test_no_process_starts_serving_every_host(tmp_path: Path, program: tuple[str, ...]) -> None:
+def test_no_process_starts_serving_every_host(tmp_path, program):
     done = run(*program, folder=tmp_path, ALLOWED_HOSTS="*")
     assert done.returncode == 1
     said = [line for line in done.stderr.splitlines() if "does not start" in line]
@@ -96,6 +96,6 @@ def test_no_process_starts_serving_every_host(tmp_path: Path, program: tuple[str
 
 
 @pytest.mark.services("a process of its own", only=True)
-def test_djangos_deployment_check_finds_nothing(tmp_path: Path) -> None:
+def test_djangos_deployment_check_finds_nothing(tmp_path):
     done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -11,7 +11,7 @@ COUNTED = {"files": 45, "functions": 199, "calls": 309}
 MARGIN = 1.1
 
 
-def test_a_send_enters_only_known_code() -> None:
+def test_a_send_enters_only_known_code():
     database = stack.migrated(services={}) / patterns.DATABASE
     command = [sys.executable, "-m", "benchmarks.trace_send", "--database", str(database)]
     said = subprocess.run(command, cwd=stack.ROOT, capture_output=True, text=True, check=True).stdout

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -87,14 +86,14 @@ def answer_on(line: socket.socket) -> tuple[int, Any]:
 
 
 @pytest.fixture(scope="module", params=["serve", UVICORN, DAPHNE])
-def edge(request: pytest.FixtureRequest) -> Iterator[Server]:
+def edge(request):
     server = Server(request.param)
     yield server
     server.process.kill()
     server.process.wait()
 
 
-def test_bodies_are_taken_up_to_the_limit(edge: Server) -> None:
+def test_bodies_are_taken_up_to_the_limit(edge):
     for size, status in ((20 * MB, 200), (30 * MB, 413)):
         with edge.line("/size", f"Content-Length: {size}", method="POST") as line:
             for _ in range(size // MB):
@@ -112,7 +111,7 @@ def test_bodies_are_taken_up_to_the_limit(edge: Server) -> None:
     [("", "x" * 65536), ("Transfer-Encoding: chunked\r\n\r\n0\r\n", f"x: {'x' * 1000}\r\n" * 64)],
     ids=["one header of the head", "many trailers"],
 )
-def test_endless_headers_are_cut_off(edge: Server, after: str, piece: str) -> None:
+def test_endless_headers_are_cut_off(edge, after, piece):
     before, sent = edge.resident_bytes(), 0
     with socket.create_connection(("127.0.0.1", edge.port), timeout=SOON) as line:
         line.sendall(f"POST /size HTTP/1.1\r\nHost: localhost\r\n{after}X: ".encode())
@@ -130,7 +129,7 @@ HEAD = b"GET /size HTTP/1.1\r\nX: "
 
 
 @NOT_DAPHNE
-def test_stalled_requests_are_closed(edge: Server) -> None:
+def test_stalled_requests_are_closed(edge):
     for sent in (b"", HEAD, HEAD.replace(b"1.1", b"1.0")):
         with socket.create_connection(("127.0.0.1", edge.port), timeout=SOON) as line:
             line.sendall(sent)
@@ -163,9 +162,7 @@ def test_stalled_requests_are_closed(edge: Server) -> None:
     ],
     ids=["HTTP/1.1", "HTTP/1.0", "upgrade", "WebSocket"],
 )
-def test_addresses_have_limited_connections(
-    edge: Server, open_one: Callable[[Server], AbstractContextManager[object]]
-) -> None:
+def test_addresses_have_limited_connections(edge, open_one):
     with contextlib.ExitStack() as lines:
         for _ in range(60):
             lines.enter_context(open_one(edge))
@@ -180,7 +177,7 @@ class From(asyncio.Transport):
         super().__init__({"peername": (address, 50000)})
 
 
-async def test_ipv6_network_counts_as_one_address() -> None:
+async def test_ipv6_network_counts_as_one_address():
     lines = list[asyncio.Protocol]()
     for address in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "::1"):
         lines.append(uvicorn_http.HTTP(configuration(None), ServerState(), {}))  # type: ignore[call-arg]
@@ -199,7 +196,7 @@ def answer_of_one_more(edge: Server) -> int:
     return 0
 
 
-def test_a_websocket_that_sends_too_much_is_closed(edge: Server) -> None:
+def test_a_websocket_that_sends_too_much_is_closed(edge):
     with edge.websocket() as line:
         for _ in range(6):
             line.send("hello")
@@ -210,14 +207,14 @@ def test_a_websocket_that_sends_too_much_is_closed(edge: Server) -> None:
     until(lambda: edge.counts()["talking"] == 0)
 
 
-def test_body_is_read_despite_an_upgrade(edge: Server) -> None:
+def test_body_is_read_despite_an_upgrade(edge):
     for how, body in (("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")):
         with edge.line("/size", *H2C, how, method="POST") as line:
             line.sendall(body)
             assert answer_on(line) == (200, {"bytes": 5})
 
 
-def test_a_body_is_never_the_next_request(edge: Server) -> None:
+def test_a_body_is_never_the_next_request(edge):
     body = b"GET /counts HTTP/1.1\r\nHost: localhost\r\n\r\n"
     head = f"POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n".encode()
     answered = b""
@@ -231,13 +228,13 @@ def test_a_body_is_never_the_next_request(edge: Server) -> None:
 
 
 @pytest.mark.parametrize(("path", "what"), [("/wait", "waiting"), ("/ticks", "streaming")])
-def test_a_view_ends_when_its_client_leaves(edge: Server, path: str, what: str) -> None:
+def test_a_view_ends_when_its_client_leaves(edge, path, what):
     with edge.line(path):
         until(lambda: edge.counts()[what] == 1)
     until(lambda: edge.counts()[what] == 0)
 
 
-def test_sending_consumer_learns_that_its_client_left(edge: Server) -> None:
+def test_sending_consumer_learns_that_its_client_left(edge):
     with edge.websocket() as line:
         line.send("hello")
         assert line.recv(SOON) == "hello"
@@ -246,7 +243,7 @@ def test_sending_consumer_learns_that_its_client_left(edge: Server) -> None:
     until(lambda: edge.counts()["talking"] == 0)
 
 
-def test_websocket_refuses_large_messages_and_foreign_pages(edge: Server) -> None:
+def test_websocket_refuses_large_messages_and_foreign_pages(edge):
     with edge.websocket() as line:
         with contextlib.suppress(ConnectionClosed):
             line.send("x" * 2 * MB)
@@ -257,7 +254,7 @@ def test_websocket_refuses_large_messages_and_foreign_pages(edge: Server) -> Non
 
 
 @NOT_DAPHNE
-def test_what_nobody_reads_is_not_made(edge: Server) -> None:
+def test_what_nobody_reads_is_not_made(edge):
     before = edge.counts()["sent"]
     with edge.line("/flood") as line:
         line.recv(1024)
@@ -285,7 +282,7 @@ def is_cut(line: socket.socket) -> bool:
     return False
 
 
-def test_it_stops_in_order_while_clients_wait(edge: Server) -> None:
+def test_it_stops_in_order_while_clients_wait(edge):
     with edge.line("/wait"), edge.line("/ticks") as stream, edge.websocket():
         until(lambda: edge.counts()["waiting"] == edge.counts()["talking"] == 1)
         stream.recv(1024)

@@ -29,7 +29,7 @@ def program(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def signing(server: Stack) -> Stack:
+def signing(server):
     server.manage("register_agent", "notary", "--handler", HANDLER, "--sign-artifacts")
     return server
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from agentkit import Artifact as Made
@@ -93,7 +91,7 @@ class Elsewhere:
 
 
 @pytest.fixture
-def elsewhere(cards_at: CardServer, ada: User) -> Iterator[Elsewhere]:
+def elsewhere(cards_at, ada):
     resolver.forget()
     yield Elsewhere(cards_at, ada)
     resolver.forget()
@@ -110,7 +108,7 @@ def elsewhere(cards_at: CardServer, ada: User) -> Iterator[Elsewhere]:
         ({"did": "no identity"}, Verdict.UNKNOWN_KEY),
     ],
 )
-async def test_signatures_cover_what_was_delivered(elsewhere: Elsewhere, told: JSON, verdict: Verdict) -> None:
+async def test_signatures_cover_what_was_delivered(elsewhere, told, verdict):
     before = await db.run(lambda: Artifact.objects.values().get())
     found = await elsewhere.complete(elsewhere.told(**told))
     assert found.verdict == verdict
@@ -123,7 +121,7 @@ async def test_signatures_cover_what_was_delivered(elsewhere: Elsewhere, told: J
 
 
 @pytest.mark.parametrize("vouch", [Vouch.CARD, Vouch.KEY_SET, "document without the key", None])
-async def test_pinned_keys_vouch_only_without_a_document(elsewhere: Elsewhere, vouch: str | None) -> None:
+async def test_pinned_keys_vouch_only_without_a_document(elsewhere, vouch):
     key = {**signing.public_jwk(elsewhere.private), "kid": elsewhere.signer.kid}
     if vouch == "document without the key":
         elsewhere.publish(signing.public_jwk(signing.generate_key("EdDSA")))
@@ -139,7 +137,7 @@ async def test_pinned_keys_vouch_only_without_a_document(elsewhere: Elsewhere, v
 
 
 @pytest.mark.parametrize("returns", [True, False])
-async def test_absent_servers_are_asked_again(elsewhere: Elsewhere, returns: bool) -> None:
+async def test_absent_servers_are_asked_again(elsewhere, returns):
     document = elsewhere.server.pages["/a2a/report/did.json"]
     elsewhere.server.pages["/a2a/report/did.json"] = (503, {}, b"later")
     key = {**signing.public_jwk(elsewhere.private), "kid": elsewhere.signer.kid}
@@ -159,7 +157,7 @@ async def test_absent_servers_are_asked_again(elsewhere: Elsewhere, returns: boo
     assert found.vouched_by == (Vouch.DID if returns else Vouch.CARD)
 
 
-def test_pages_api_transcripts_and_provenance_say_it(elsewhere: Elsewhere, ada: User, client: Client) -> None:
+def test_pages_api_transcripts_and_provenance_say_it(elsewhere, ada, client):
     client.force_login(ada)
     row, key = elsewhere.row, {"kid": "the-key", "alg": "EdDSA"}
     found = ForeignSignature.objects.create(
@@ -192,7 +190,7 @@ def test_pages_api_transcripts_and_provenance_say_it(elsewhere: Elsewhere, ada: 
 KEY = signing.public_jwk(signing.generate_key("EdDSA"))
 
 
-def test_a_document_is_where_the_method_says() -> None:
+def test_a_document_is_where_the_method_says():
     for did, url in {
         "did:web:parley.example": "https://parley.example/.well-known/did.json",
         "did:web:parley.example:a2a:report": "https://parley.example/a2a/report/did.json",
@@ -204,7 +202,7 @@ def test_a_document_is_where_the_method_says() -> None:
     assert document_url(did, "http://127.0.0.1:8001").startswith("https://")
 
 
-async def test_what_is_no_did_web_is_not_fetched() -> None:
+async def test_what_is_no_did_web_is_not_fetched():
     for did in (
         "", "did:web:", "did:key:z6Mk", "did:web:a b", "did:web:host:..:x", "did:web:host:%2E%2E", "did:web:u@host",
         "did:web:host%2Fx", "did:web:host:a?b", "did:web:" + "a" * 2000, "did:web:127.0.0.1%3A1",
@@ -219,7 +217,7 @@ def document(did: str, **changes: Any) -> dict[str, Any]:
     return {"id": did, "verificationMethod": [method], "assertionMethod": [f"{did}#one"], **changes}
 
 
-def test_documents_give_their_own_assertion_keys() -> None:
+def test_documents_give_their_own_assertion_keys():
     did = "did:web:host"
     embedded = {"id": "#two", "controller": did, "publicKeyJwk": KEY}
     assert read_document(did, document(did)).keys == {"one": KEY}
@@ -236,7 +234,7 @@ def test_documents_give_their_own_assertion_keys() -> None:
         read_document(did, document("did:web:other"))
 
 
-async def test_documents_are_fetched_and_kept_a_while(cards_at: CardServer) -> None:
+async def test_documents_are_fetched_and_kept_a_while(cards_at):
     now = 0.0
     resolver = DidResolver(clock=lambda: now)
     did = f"did:web:127.0.0.1%3A{cards_at.server_address[1]}"

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,19 +25,19 @@ STEPS = 1_500
 
 
 @pytest.fixture
-def _agents(db: None) -> None:
+def _agents(db):
     world.register_agents()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_promise_holds(seed: int) -> None:
+def test_every_promise_holds(seed):
     lived = world.live(seed, STEPS)
     assert problems_of(lived) == [], f"python -m tests.simulation {seed}"
     assert lived.deaths > 10
     assert len(lived.sent) > 20
 
 
-def test_a_seed_gives_the_same_history() -> None:
+def test_a_seed_gives_the_same_history():
     world.live(0, 100)  # what a process computes once
     world.forget()
     histories = []
@@ -96,7 +95,7 @@ def _forgets_later_messages(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "defect", [_publish_nothing, _no_fence, _no_compare_and_swap, _one_event_too_far, _forgets_later_messages]
 )
-def test_a_planted_defect_is_found(defect: Callable[[pytest.MonkeyPatch], None], monkeypatch: Any) -> None:
+def test_a_planted_defect_is_found(defect, monkeypatch):
     defect(monkeypatch)
     for seed in range(20):
         try:

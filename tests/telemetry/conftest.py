@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import Agent
 
-from apps.accounts.models import ApiKey, User
+from apps.accounts.models import ApiKey
 from apps.model_agents import language_models
 from parley import asgi
 from parley.telemetry import logs, tracing
@@ -66,7 +66,7 @@ class Spans(InMemorySpanExporter):
 
 
 @pytest.fixture
-def spans() -> Iterator[Spans]:
+def spans():
     spans, provider = Spans(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     tracing.use(provider)
@@ -95,7 +95,7 @@ class Lines(logging.Handler):
 
 
 @pytest.fixture
-def lines() -> Iterator[Lines]:
+def lines():
     """All lines, of Parley's own loggers from DEBUG on."""
     lines = Lines()
     own = [logging.getLogger(name) for name in ("parley", "agentkit", "parley.access", "parley.agents")]
@@ -110,12 +110,12 @@ def lines() -> Iterator[Lines]:
 
 
 @pytest.fixture
-def ada_key(ada: User) -> str:
+def ada_key(ada):
     return ApiKey.issue(ada, "test")[1]
 
 
 @pytest_asyncio.fixture
-async def http() -> AsyncIterator[httpx.AsyncClient]:
+async def http():
     """Calls the whole application, as a web server does."""
     transport = httpx.ASGITransport(app=asgi.application, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:

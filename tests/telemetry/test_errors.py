@@ -23,7 +23,7 @@ def events_of(envelope: bytes) -> list[dict[str, Any]]:
     return [json.loads(item) for header, item in pairs if json.loads(header).get("type") == "event"]
 
 
-def test_errors_are_reported_without_anything_said(tmp_path) -> None:
+def test_errors_are_reported_without_anything_said(tmp_path):
     bodies: list[bytes] = []
     with receiving(lambda headers, body: bodies.append(body)) as url:
         dsn = f"{url.replace('//', '//public@')}/1"
@@ -46,7 +46,7 @@ def test_errors_are_reported_without_anything_said(tmp_path) -> None:
     assert CANARY not in done.stdout + done.stderr
 
 
-def test_wrong_dsn_is_refused_in_a_sentence(monkeypatch) -> None:
+def test_wrong_dsn_is_refused_in_a_sentence(monkeypatch):
     with pytest.raises(ValueError, match="SENTRY_DSN is not a DSN"):
         errors.configure("nonsense", release="1", environment="test")
     monkeypatch.setitem(sys.modules, "sentry_sdk", None)

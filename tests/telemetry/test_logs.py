@@ -35,7 +35,7 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
         return caught
 
 
-def test_stacks_are_logged_without_texts() -> None:
+def test_stacks_are_logged_without_texts():
     line = line_of("it failed", error=raised(ValueError(CANARY), raised(KeyError(CANARY))))
     stack = json.loads(line)["exception"]
     assert stack.index("KeyError") < stack.index("ValueError")
@@ -44,7 +44,7 @@ def test_stacks_are_logged_without_texts() -> None:
     assert CANARY not in line + group
 
 
-def test_failures_of_machines_are_said() -> None:
+def test_failures_of_machines_are_said():
     lost = OperationalError("connection to 10.0.0.7 refused")
     assert "10.0.0.7 refused" in line_of("away: %s", lost)
     assert "10.0.0.7 refused" in line_of("away", error=raised(lost))
@@ -52,7 +52,7 @@ def test_failures_of_machines_are_said() -> None:
     assert "No space left on device" in line_of("full: %s", OSError(28, CANARY, CANARY))
 
 
-def test_lines_of_libraries_have_no_error_texts() -> None:
+def test_lines_of_libraries_have_no_error_texts():
     future = f"Task exception was never retrieved\nfuture: <Task exception=ValueError('{CANARY}')>"
     job = {"name": "a2a.deliver", "id": "7", "exc": f"ValueError('{CANARY}')", "traceback": CANARY, "description": "x"}
     record = logging.LogRecord("celery.app.trace", logging.ERROR, "", 1, "%(name)s %(exc)s %(traceback)s", (job,), None)
@@ -62,7 +62,7 @@ def test_lines_of_libraries_have_no_error_texts() -> None:
     assert CANARY not in line
 
 
-def test_only_authors_terminal_shows_agents_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_authors_terminal_shows_agents_errors(monkeypatch):
     record = logging.LogRecord("parley.engine", logging.ERROR, "", 1, "agent echo failed", (), None)
     setattr(record, logs.WHOLE, f"Traceback (most recent call last):\nValueError: {CANARY} \x1b[2J\n")
     others = [logs.formatter(as_json=False, agent_errors=True)]
@@ -75,7 +75,7 @@ def test_only_authors_terminal_shows_agents_errors(monkeypatch: pytest.MonkeyPat
         assert CANARY not in other.format(record)
 
 
-def test_level_format_and_kinds_of_lines_are_settings() -> None:
+def test_level_format_and_kinds_of_lines_are_settings():
     def levels(**given: object) -> dict[str, str]:
         options = {
             "as_json": True,

@@ -125,7 +125,7 @@ def test_environment_says_where_spans_go(monkeypatch):
 
 
 @pytest.mark.services("the trace passes through several processes", only=True)
-def test_trace_leads_through_all_processes() -> None:
+def test_trace_leads_through_all_processes():
     trace_id, caller = secrets.token_hex(16), secrets.token_hex(8)
     with collecting() as collector:
         environment = {

@@ -4,7 +4,6 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,7 @@ FAIR_SECONDS = 0.3  # CPU time of the caller for each
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+def processes(monkeypatch):
     """One process of the test's own."""
     made = Processes(1)
     monkeypatch.setattr(templating, "PROCESSES", made)
@@ -48,7 +47,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
 
 
 @pytest.mark.parametrize("source", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_template_costs_its_caller_little(source: str) -> None:
+def test_a_hostile_template_costs_its_caller_little(source):
     spent = time.process_time()
     with pytest.raises(TemplateProblem) as refused:
         templating.render(source, {})
@@ -56,7 +55,7 @@ def test_a_hostile_template_costs_its_caller_little(source: str) -> None:
     assert time.process_time() - spent < FAIR_SECONDS
 
 
-def test_an_operation_that_cannot_be_interrupted_ends(processes: Processes) -> None:
+def test_an_operation_that_cannot_be_interrupted_ends(processes):
     assert templating.render("{{ a }}", {"a": 1}) == "1"
     (first,) = processes.pids()
     names = {"a": "a" * 20_000_000, "b": "ab" + "a" * 95}  # a billion comparisons in one call of C
@@ -66,7 +65,7 @@ def test_an_operation_that_cannot_be_interrupted_ends(processes: Processes) -> N
     assert first not in processes.pids()
 
 
-def test_a_process_that_ended_starts_again(processes: Processes) -> None:
+def test_a_process_that_ended_starts_again(processes):
     templating.render("x", {})
     (first,) = processes.pids()
     os.kill(first, 9)
@@ -76,21 +75,21 @@ def test_a_process_that_ended_starts_again(processes: Processes) -> None:
     assert first not in processes.pids()
 
 
-def test_templates_of_a_call_share_one_budget() -> None:
+def test_templates_of_a_call_share_one_budget():
     slow = Source("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")
     with pytest.raises(TemplateProblems, match="takes longer than") as refused:
         templating.work_out([Source("{{ a }}"), slow, slow], {"a": 1})
     assert [at for at, _ in refused.value.problems] == [1]
 
 
-def test_memory_is_bounded(processes: Processes) -> None:
+def test_memory_is_bounded(processes):
     templating.render("x", {})
     (pid,) = processes.pids()
     limits = Path(f"/proc/{pid}/limits").read_text()
     assert f"Max address space         {MEMORY_BYTES} " in limits
 
 
-def test_a_process_holds_no_secret_and_no_file(processes: Processes) -> None:
+def test_a_process_holds_no_secret_and_no_file(processes):
     templating.render("x", {})
     (pid,) = processes.pids()
     assert Path(f"/proc/{pid}/environ").read_bytes() == b""
@@ -98,7 +97,7 @@ def test_a_process_holds_no_secret_and_no_file(processes: Processes) -> None:
     assert "Max open files            0 " in Path(f"/proc/{pid}/limits").read_text()
 
 
-async def test_who_waits_holds_no_thread(processes: Processes) -> None:
+async def test_who_waits_holds_no_thread(processes):
     templating.render("x", {})
     threads, ticks = threading.active_count(), 0
     slow = [Source("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")]
@@ -111,7 +110,7 @@ async def test_who_waits_holds_no_thread(processes: Processes) -> None:
     assert ticks > 4
 
 
-async def test_who_gives_up_makes_room_for_others(processes: Processes) -> None:
+async def test_who_gives_up_makes_room_for_others(processes):
     slow = [Source("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")]
     running, waiting = (asyncio.create_task(templating.work_out_async(slow, {})) for _ in range(2))
     await asyncio.sleep(0)

@@ -1,6 +1,5 @@
 import io
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -20,7 +19,7 @@ Type = Callable[..., Printed]
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """A configuration folder of the test's own, and no waiting between attempts."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(client, "PAUSES", (0.0, 0.0, 0.0))
@@ -31,14 +30,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeParley:
+def fake(monkeypatch):
     monkeypatch.setenv("PARLEY_URL", "https://parley.example")
     monkeypatch.setenv("PARLEY_API_KEY", "a-key")
     return FakeParley()
 
 
 @pytest.fixture
-def parley(fake: FakeParley, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Type:
+def parley(fake, monkeypatch, capsys):
     """The program at the fake installation; `typed` is its standard input."""
 
     def run_it(*words: str, typed: str = "") -> Printed:

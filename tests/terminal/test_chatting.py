@@ -1,19 +1,16 @@
 """A conversation in a terminal: streaming, cancellation, lost connections, questions, files."""
 
 import json
-from pathlib import Path
 
 import httpx
-import pytest
 
 from parley.terminal import client
-from tests.terminal.conftest import Type
-from tests.terminal.fake import SESSION, TASK, FakeParley, event, sent, status, task, token
+from tests.terminal.fake import SESSION, TASK, event, sent, status, task, token
 
 DONE = status(9, "completed", "Hello there")
 
 
-def test_streamed_words_are_printed_once(parley: Type, fake: FakeParley) -> None:
+def test_streamed_words_are_printed_once(parley, fake):
     call = event(2, "agent_tool_call", callId="1", name="look", arguments={"for": "you"})
     progress = status(3, "working", progress={"text": "Half\nway", "done": 1, "total": 2})
     others = event(4, "agent_token", task_id="another", artifactId="x", name="", text="not mine")
@@ -23,14 +20,14 @@ def test_streamed_words_are_printed_once(parley: Type, fake: FakeParley) -> None
     assert done.happened == '… look {"for": "you"}\n… Half way (1 of 2)\n'
 
 
-def test_message_may_come_from_a_pipe(parley: Type, fake: FakeParley) -> None:
+def test_message_may_come_from_a_pipe(parley, fake):
     fake.answers([DONE])
     assert parley("chat", "bot", typed="piped words\n").said == "Hello there\n"
     assert fake.bodies("POST", "/sessions")[0]["message"]["text"] == "piped words\n"
     assert parley("chat", "bot").code == 2
 
 
-def test_the_newest_session_is_continued(parley: Type, fake: FakeParley) -> None:
+def test_the_newest_session_is_continued(parley, fake):
     fake.answers([DONE])
     fake.on("GET", "/sessions", {"items": [{"id": SESSION}]}, {"items": []})
     fake.on("GET", f"/sessions/{SESSION}", {"session": {"metadata": {"agent": "bot"}}})
@@ -42,7 +39,7 @@ def test_the_newest_session_is_continued(parley: Type, fake: FakeParley) -> None
     assert parley("chat", "bot", "hi", "-c").code == 1, "there is none"
 
 
-def test_lost_connection_continues_and_repeats_nothing(parley: Type, fake: FakeParley) -> None:
+def test_lost_connection_continues_and_repeats_nothing(parley, fake):
     cut = [token(2, "Hello "), httpx.ReadError("cut")]
     ended = [token(2, "Hello "), token(3, "the")]
     fake.answers(cut, ended, [token(4, "re"), DONE])
@@ -51,7 +48,7 @@ def test_lost_connection_continues_and_repeats_nothing(parley: Type, fake: FakeP
     assert places == [None, "place-2", "place-3"]
 
 
-def test_lost_answer_repeats_message_with_its_key(parley: Type, fake: FakeParley) -> None:
+def test_lost_answer_repeats_message_with_its_key(parley, fake):
     fake.on("POST", "/sessions", httpx.ReadError("cut"))
     fake.answers([DONE])
     assert parley("chat", "bot", "hi").code == 0
@@ -59,7 +56,7 @@ def test_lost_answer_repeats_message_with_its_key(parley: Type, fake: FakeParley
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
 
 
-def test_ctrl_c_cancels_and_follows_to_the_end(parley: Type, fake: FakeParley) -> None:
+def test_ctrl_c_cancels_and_follows_to_the_end(parley, fake):
     fake.answers([token(2, "Hel"), KeyboardInterrupt()], [status(3, "canceled")], state="canceled")
     fake.on("POST", f"/tasks/{TASK}/cancel", task("canceled"))
     done = parley("chat", "bot", "hi")
@@ -67,7 +64,7 @@ def test_ctrl_c_cancels_and_follows_to_the_end(parley: Type, fake: FakeParley) -
     assert [one.url.params["since"] for one in fake.asked("GET", "/events")] == ["1", "2"]
 
 
-def test_failed_task_has_its_words_and_exit_code(parley: Type, fake: FakeParley) -> None:
+def test_failed_task_has_its_words_and_exit_code(parley, fake):
     fake.answers([status(2, "failed", "Too much.")], state="failed")
     done = parley("chat", "bot", "hi")
     assert (done.code, done.said) == (1, "")
@@ -77,7 +74,7 @@ def test_failed_task_has_its_words_and_exit_code(parley: Type, fake: FakeParley)
 QUESTION = {"name": "city", "schema": {"type": "object", "properties": {"city": {"enum": ["Ulm", "Bonn"]}}}}
 
 
-def test_question_is_asked_until_the_answer_fits(parley: Type, fake: FakeParley) -> None:
+def test_question_is_asked_until_the_answer_fits(parley, fake):
     fake.on("GET", f"/tasks/{TASK}", task("input-required", QUESTION))
     fake.answers([status(2, "input-required", "Which city?", slot=QUESTION)], [status(5, "completed", "Fine")])
     fake.on("POST", f"/tasks/{TASK}/answer", 422, sent(index=4))
@@ -87,7 +84,7 @@ def test_question_is_asked_until_the_answer_fits(parley: Type, fake: FakeParley)
     assert fake.asked("GET", "/events")[1].url.params["since"] == "4"
 
 
-def test_unanswered_question_waits_for_the_session(parley: Type, fake: FakeParley) -> None:
+def test_unanswered_question_waits_for_the_session(parley, fake):
     fake.answers([status(2, "input-required", "Which?", slot=QUESTION)], state="input-required", question=QUESTION)
     done = parley("chat", "bot", "hi")
     assert done.code == 3
@@ -99,7 +96,7 @@ def test_unanswered_question_waits_for_the_session(parley: Type, fake: FakeParle
     assert fake.bodies("POST", f"/sessions/{SESSION}/messages") == [{"text": "Ulm", "task": TASK}]
 
 
-def test_waiting_plan_run_is_joined(parley: Type, fake: FakeParley) -> None:
+def test_waiting_plan_run_is_joined(parley, fake):
     steps = [{"key": "a", "item": 1, "round": 2, "state": state, "title": "Ask", "agent": "bot", "why": ""}
              for state in ("asking", "done")]  # fmt: skip
     run = {"id": TASK, "plan": "trip", "sessionId": SESSION}
@@ -114,7 +111,7 @@ def test_waiting_plan_run_is_joined(parley: Type, fake: FakeParley) -> None:
     assert "Ask 2 (round 2): done\n" in done.happened
 
 
-def test_scripts_get_json_lines_and_no_prompts(parley: Type, fake: FakeParley) -> None:
+def test_scripts_get_json_lines_and_no_prompts(parley, fake):
     fake.answers([token(2, "\x1b[31m")], [DONE])
     lines = [json.loads(line) for line in parley("chat", "bot", "hi", "--json").said.splitlines()]
     assert [line["type"] for line in lines] == ["session", "agent_token", "agent_status", "task"]
@@ -125,7 +122,7 @@ def delivered(**part: object) -> dict[str, object]:
     return {"items": [artifact], "nextCursor": None}
 
 
-def test_saved_files_overwrite_nothing_outside_or_inside(parley: Type, fake: FakeParley, tmp_path: Path) -> None:
+def test_saved_files_overwrite_nothing_outside_or_inside(parley, fake, tmp_path):
     file = delivered(raw="", filename="../../\x1b[2Jevil.txt")
     fake.on("GET", "/artifacts", file, file, file)
     fake.on("GET", f"/artifacts/{TASK}/a/content", b"content")
@@ -139,16 +136,14 @@ def test_saved_files_overwrite_nothing_outside_or_inside(parley: Type, fake: Fak
     assert "evil.txt" in parley("chat", "bot", "hi").happened  # named, where nobody can be asked
 
 
-def test_the_key_never_goes_to_another_server(parley: Type, fake: FakeParley) -> None:
+def test_the_key_never_goes_to_another_server(parley, fake):
     fake.on("POST", "/sessions", sent() | {"task": None, "answer": {"parts": [{"url": "https://evil.example/x.pdf"}]}})
     fake.agent()
     assert parley("chat", "bot", "hi", "--save", "out").said == "https://evil.example/x.pdf\n"
     assert {one.url.host for one in fake.requests} == {"parley.example"}
 
 
-def test_file_is_uploaded_in_pieces(
-    parley: Type, fake: FakeParley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_is_uploaded_in_pieces(parley, fake, tmp_path, monkeypatch):
     monkeypatch.setattr(client, "PIECE", 4)
     (tmp_path / "a.txt").write_bytes(b"0123456789")
     fake.answers([DONE])
@@ -161,7 +156,7 @@ def test_file_is_uploaded_in_pieces(
     assert "no file" in parley("chat", "bot", "hi", "--file", "gone.txt").happened
 
 
-def test_a_file_that_never_arrives_is_given_up(parley: Type, fake: FakeParley, tmp_path: Path) -> None:
+def test_a_file_that_never_arrives_is_given_up(parley, fake, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"0123456789")
     fake.agent()
     fake.on("POST", "/uploads", {"id": "u", "offset": 0})
@@ -170,7 +165,7 @@ def test_a_file_that_never_arrives_is_given_up(parley: Type, fake: FakeParley, t
     assert parley("chat", "bot", "hi", "--file", "a.txt").code == client.UNREACHABLE
 
 
-def test_second_ctrl_c_leaves(parley: Type, fake: FakeParley) -> None:
+def test_second_ctrl_c_leaves(parley, fake):
     fake.answers([KeyboardInterrupt()])
     fake.on("POST", f"/tasks/{TASK}/cancel", 409)
     assert parley("chat", "bot", "hi").code == 130

@@ -9,19 +9,16 @@ import sysconfig
 import threading
 import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import httpx
 import pytest
 
 from parley.terminal.client import Failure, checked_url, find_login, login_file
 from tests.stack import ROOT
-from tests.terminal.conftest import Type
-from tests.terminal.fake import FakeParley
 
 NO_AGENTS = {"items": [], "nextCursor": None}
 
@@ -41,7 +38,7 @@ print({{"django", "apps", "parley.settings", "parley.db", "agentkit", "celery"}}
 """A program that calls no server; it prints where the client is, and what it imported of the platform."""
 
 
-def test_login_keeps_a_working_key_private(parley: Type, fake: FakeParley, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_keeps_a_working_key_private(parley, fake, monkeypatch):
     monkeypatch.delenv("PARLEY_API_KEY")
     fake.on("GET", "/agents", 401, NO_AGENTS)
     assert parley("login", "https://parley.example/", typed="wrong\n").code == 4
@@ -58,7 +55,7 @@ def test_login_keeps_a_working_key_private(parley: Type, fake: FakeParley, monke
     assert parley("agents").code == 4
 
 
-def test_stored_key_goes_only_to_its_address(parley: Type, fake: FakeParley, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_key_goes_only_to_its_address(parley, fake, monkeypatch):
     fake.on("GET", "/agents", NO_AGENTS)
     assert parley("login").code == 0
     monkeypatch.delenv("PARLEY_API_KEY")
@@ -70,7 +67,7 @@ def test_stored_key_goes_only_to_its_address(parley: Type, fake: FakeParley, mon
     assert (find_login().url, find_login().key) == ("https://other.example", "another")
 
 
-def test_wrong_addresses_are_refused() -> None:
+def test_wrong_addresses_are_refused():
     for address in ("ftp://x", "https://", "https://me:secret@x", "https://x?y=1", "http://[", "http://a b"):
         with pytest.raises(Failure):
             checked_url(address)
@@ -89,7 +86,7 @@ def test_wrong_addresses_are_refused() -> None:
         (httpx.Response(429, json={"detail": "Too many."}, headers={"retry-after": "7"}), 1, "7 seconds"),
     ],
 )
-def test_errors_are_one_sentence(parley: Type, fake: FakeParley, answer: object, code: int, word: str) -> None:
+def test_errors_are_one_sentence(parley, fake, answer, code, word):
     fake.on("GET", "/agents", answer)
     done = parley("agents")
     assert (done.code, done.said) == (code, "")
@@ -97,7 +94,7 @@ def test_errors_are_one_sentence(parley: Type, fake: FakeParley, answer: object,
     assert done.happened.count("\n") == 1
 
 
-def test_long_lists_are_read_page_by_page(parley: Type, fake: FakeParley) -> None:
+def test_long_lists_are_read_page_by_page(parley, fake):
     def page(first: int, cursor: str | None) -> dict[str, object]:
         health = {"status": "ok"}
         rows = [{"slug": f"a{n}", "name": "", "description": "", "health": health} for n in range(first, first + 2)]
@@ -108,7 +105,7 @@ def test_long_lists_are_read_page_by_page(parley: Type, fake: FakeParley) -> Non
     assert fake.requests[-1].url.params["cursor"] == "next"
 
 
-def test_the_client_loads_neither_django_nor_the_platform() -> None:
+def test_the_client_loads_neither_django_nor_the_platform():
     environment = {"PYTHONPATH": str(ROOT / "platform"), "XDG_CONFIG_HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
     source = ASK_NOBODY.format(module="parley.program")
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=True)
@@ -135,7 +132,7 @@ class Agents(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def agents() -> Iterator[Any]:
+def agents():
     with HTTPServer(("127.0.0.1", 0), Agents) as server:
         server.asked = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -143,7 +140,7 @@ def agents() -> Iterator[Any]:
         server.shutdown()
 
 
-def test_shells_complete_agents_and_ask_once(tmp_path: Path, agents: Any) -> None:
+def test_shells_complete_agents_and_ask_once(tmp_path, agents):
     known = {"PARLEY_URL": f"http://127.0.0.1:{agents.server_port}", "PARLEY_API_KEY": "a-key"}
     assert [next_words(tmp_path, "parley ask e", known) for _ in range(2)] == [["echo", "editor"]] * 2
     assert next_words(tmp_path, "parley tasks --agent ec", known) == ["echo"]
@@ -151,11 +148,11 @@ def test_shells_complete_agents_and_ask_once(tmp_path: Path, agents: Any) -> Non
 
 
 @pytest.mark.parametrize("known", [{}, {"PARLEY_URL": "http://127.0.0.1:9", "PARLEY_API_KEY": "a-key"}])
-def test_completion_is_silent_without_agents(tmp_path: Path, known: dict[str, str]) -> None:
+def test_completion_is_silent_without_agents(tmp_path, known):
     assert next_words(tmp_path, "parley ask e", known) == []
 
 
-def test_client_wheel_needs_no_django(tmp_path: Path) -> None:
+def test_client_wheel_needs_no_django(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT / "platform/parley/terminal", check=True, capture_output=True)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -170,7 +167,7 @@ def test_client_wheel_needs_no_django(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"{installed}/parley/terminal/__init__.py", "set()"]
 
 
-def test_unknown_things_and_logins_are_named(parley: Type, fake: FakeParley, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_things_and_logins_are_named(parley, fake, monkeypatch):
     for path, words in (
         ("/agents/nobody", ["chat", "nobody", "hi"]),
         ("/tasks/1%2F..%2F2", ["tasks", "show", "1/../2"]),

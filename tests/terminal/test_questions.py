@@ -32,13 +32,11 @@ def answer(monkeypatch: pytest.MonkeyPatch, question: JSON, *typed: str) -> JSON
         ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, ["a, c"], ["a", "c"]),
     ],
 )
-def test_a_value_is_asked_for_until_it_fits(
-    monkeypatch: pytest.MonkeyPatch, schema: JSON, typed: list[str], value: Any
-) -> None:
+def test_a_value_is_asked_for_until_it_fits(monkeypatch, schema, typed, value):
     assert answer(monkeypatch, {"name": "it", "schema": schema}, *typed) == {"data": value}
 
 
-def test_a_question_without_a_form_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_without_a_form_takes_words(monkeypatch):
     assert answer(monkeypatch, {"name": "city"}, "", "Ulm, please") == {"text": "Ulm, please"}
     assert answer(monkeypatch, {"name": "city", "schema": {"enum": ["Ulm", "Bonn"]}}, "2") == {"text": "Bonn"}
 
@@ -53,13 +51,11 @@ def test_a_question_without_a_form_takes_words(monkeypatch: pytest.MonkeyPatch) 
         (["no", ""], {"decision": "refuse"}),
     ],
 )
-def test_tool_calls_are_approved_edited_and_refused(
-    monkeypatch: pytest.MonkeyPatch, typed: list[str], decision: JSON
-) -> None:
+def test_tool_calls_are_approved_edited_and_refused(monkeypatch, typed, decision):
     question = {"name": "tool_approval", "schema": {"type": "object", "properties": {}}}
     assert answer(monkeypatch, question, *typed) == {"data": decision}
 
 
-def test_where_nobody_answers_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_answers_it_ends(monkeypatch):
     with pytest.raises(EOFError):
         answer(monkeypatch, {"name": "city", "schema": {"type": "integer"}}, "x")

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.terminal.screen import clean, file_name, one_line
-from tests.terminal.conftest import Type
-from tests.terminal.fake import FakeParley, event, status, token
+from tests.terminal.fake import event, status, token
 
 
 @pytest.mark.parametrize(
@@ -25,12 +24,12 @@ from tests.terminal.fake import FakeParley, event, status, token
         ("kept: \t tab, é, 👩‍👩‍👧\n", "kept: \t tab, é, 👩‍👩‍👧\n"),
     ],
 )
-def test_what_a_terminal_would_obey_is_left_out(said: str, shown: str) -> None:
+def test_what_a_terminal_would_obey_is_left_out(said, shown):
     assert clean(said) == shown
 
 
 @given(st.text(st.characters(max_codepoint=0x2100)))
-def test_no_control_character_is_ever_left(text: str) -> None:
+def test_no_control_character_is_ever_left(text):
     assert all(unicodedata.category(letter) != "Cc" or letter in "\n\t" for letter in clean(text))
     assert "\n" not in one_line(text)
     name = file_name({"raw": "", "filename": text}, "")
@@ -38,7 +37,7 @@ def test_no_control_character_is_ever_left(text: str) -> None:
     assert not set(name) & set("/\\\x00")
 
 
-def test_every_way_to_the_screen_is_clean(parley: Type, fake: FakeParley) -> None:
+def test_every_way_to_the_screen_is_clean(parley, fake):
     evil = "\x1b]0;x\x07\x1b[2J"
     call = event(2, "agent_tool_call", callId="1", name=f"look{evil}", arguments={"x": evil})
     progress = status(3, "working", progress={"text": f"half{evil}"})

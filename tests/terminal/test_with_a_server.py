@@ -2,22 +2,18 @@
 
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from parley.terminal.program import run
-from tests.stack import Stack
 from tests.terminal.conftest import Printed
 
 CSV = "city,people\nUlm,126000\nBonn,331000\nTrier,112000\n"
 
 
 @pytest.fixture
-def parley(
-    server: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Printed]:
+def parley(server, monkeypatch, capsys):
     monkeypatch.setenv("PARLEY_URL", server.url)
     monkeypatch.setenv("PARLEY_API_KEY", server.demo_key)
 
@@ -28,7 +24,7 @@ def parley(
     return run_it
 
 
-def test_files_and_questions_go_both_ways(parley: Callable[..., Printed], tmp_path: Path) -> None:
+def test_files_and_questions_go_both_ways(parley, tmp_path):
     (tmp_path / "cities.csv").write_text(CSV)
     done = parley(
         "chat", "report", "make a report", "--file", "cities.csv", "--save", "out", "--answers", typed="Markdown\n"
@@ -39,7 +35,7 @@ def test_files_and_questions_go_both_ways(parley: Callable[..., Printed], tmp_pa
     assert parley("chat", "countdown", "3").said == "3\n2\n1\nLift-off.\n"
 
 
-def test_plan_runs_step_by_step(parley: Callable[..., Printed]) -> None:
+def test_plan_runs_step_by_step(parley):
     assert "trip" in parley("plans").said
     inputs = {"city": "Lisbon", "departure": "Porto", "arrival": "2027-05-03", "nights": "3"}
     words = [word for name, value in inputs.items() for word in ("--input", f"{name}={value}")]
@@ -52,7 +48,7 @@ def test_plan_runs_step_by_step(parley: Callable[..., Printed]) -> None:
     assert parley("plans", "run", "trip").code == 1
 
 
-def test_what_waits_is_listed_continued_and_canceled(parley: Callable[..., Printed]) -> None:
+def test_what_waits_is_listed_continued_and_canceled(parley):
     asked = parley("chat", "countdown", "--json", typed="-1")
     waiting = json.loads(asked.said.splitlines()[-1])["task"]
     assert (asked.code, waiting["state"]) == (3, "input-required")

@@ -11,7 +11,7 @@ import pytest
 from django.core.files.storage import default_storage
 from django.utils import timezone
 
-from apps.accounts.models import ApiKey, User, Workspace
+from apps.accounts.models import ApiKey, Workspace
 from apps.agents.models import Agent
 from apps.conversations.sessions import commands
 from apps.notifications.models import Channel
@@ -34,13 +34,13 @@ def stored() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _no_files() -> None:
+def _no_files():
     for name in stored():
         default_storage.delete(f"{exports.FOLDER}/{name}")
 
 
 @pytest.fixture
-def started(ada: User) -> Export:
+def started(ada):
     return exports.start(ada.principal)
 
 

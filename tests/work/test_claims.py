@@ -10,7 +10,6 @@ from threading import Barrier
 import pytest
 from django.db import connections
 
-from apps.agents.models import Agent
 from apps.remote.models import OpenWork
 from parley.db import sql
 
@@ -23,12 +22,12 @@ PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 
 @pytest.fixture
-def row(echo: Agent) -> OpenWork:
+def row(echo):
     ids = {"task": uuid.uuid4(), "run": uuid.uuid4(), "remote_task": "far"}
     return OpenWork.objects.create(agent=echo, next_try_at=PAST, **ids)
 
 
-def test_of_many_processes_one_gets_a_row(row: OpenWork) -> None:
+def test_of_many_processes_one_gets_a_row(row):
     together = Barrier(4)
 
     def claim(_: int) -> int:
@@ -42,7 +41,7 @@ def test_of_many_processes_one_gets_a_row(row: OpenWork) -> None:
         assert sum(threads.map(claim, range(4))) == 1
 
 
-def test_claim_ends_with_lease_release_or_row(row: OpenWork) -> None:
+def test_claim_ends_with_lease_release_or_row(row):
     [lost] = OpenWork.objects.all().claim(LEASE)
     assert OpenWork.objects.all().claim(LEASE) == []
     assert OpenWork.objects.get().next_try_at == lost.lease_until, "processes of the version before wait, too"
@@ -55,7 +54,7 @@ def test_claim_ends_with_lease_release_or_row(row: OpenWork) -> None:
     assert not again.extend(LEASE)
 
 
-def test_retried_row_waits_longer_each_time(row: OpenWork) -> None:
+def test_retried_row_waits_longer_each_time(row):
     waits = []
     for _ in range(4):
         OpenWork.objects.update(next_try_at=PAST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ def list_of(name: str, work: Callable[..., Any], due: Callable[[], Any] = list) 
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+def sent(monkeypatch):
     jobs: list[tuple[str, str]] = []
 
     def note(job: str, key: str, expires: float | None) -> bool:
@@ -35,13 +35,13 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def runner() -> Iterator[Runner]:
+def runner():
     made = Runner()
     yield made
     made.close()
 
 
-def test_list_that_fails_stops_no_other(sent: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_that_fails_stops_no_other(sent, monkeypatch):
     def away() -> Any:
         raise RuntimeError
 
@@ -52,7 +52,7 @@ def test_list_that_fails_stops_no_other(sent: list[tuple[str, str]], monkeypatch
     assert sent == [("test.sound", "a"), ("test.sound", "b")]
 
 
-def test_every_list_has_its_job() -> None:
+def test_every_list_has_its_job():
     current_app.loader.import_default_modules()
     names = [one.name for one in work_lists()]
     assert len(set(names)) == len(names)
@@ -61,13 +61,13 @@ def test_every_list_has_its_job() -> None:
 
 
 @pytest.mark.django_db
-def test_every_list_finds_due_and_waiting_rows() -> None:
+def test_every_list_finds_due_and_waiting_rows():
     for one in work_lists():
         assert list(one.due_keys()) == []
         assert one.unfinished().order_by(one.since).first() is None
 
 
-def test_slow_key_delays_no_other(runner: Runner) -> None:
+def test_slow_key_delays_no_other(runner):
     began, may_end, ended = threading.Semaphore(0), threading.Event(), []
 
     async def work(key: str) -> None:
@@ -87,7 +87,7 @@ def test_slow_key_delays_no_other(runner: Runner) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_one_host_takes_no_room_of_others() -> None:
+async def test_one_host_takes_no_room_of_others():
     working: list[str] = []
     go_on = asyncio.Event()
 
@@ -107,7 +107,7 @@ async def test_one_host_takes_no_room_of_others() -> None:
     assert sorted(working) == ["a1", "a2", "b1"]
 
 
-def test_closed_loop_gives_work_to_another_worker(sent: list[tuple[str, str]]) -> None:
+def test_closed_loop_gives_work_to_another_worker(sent):
     before = set(threading.enumerate())
     made = Runner()
     [thread] = set(threading.enumerate()) - before
