@@ -92,8 +92,9 @@ def _token_for(program: Program, two: World, *doors: str) -> str:
 def answer_to(credential: dict[str, str], address: Address, world: World) -> tuple[str, int, str]:
     """Request, status and challenge, by one of two methods."""
     ids = ids_of(world.theirs) | {"agent": "echo", "agent of the task": "echo"}
-    path = address.path({name: ids[kind] for name, kind in address.kinds().items()})
-    method = "POST" if "POST" in methods_at(address, Caller("anybody", Client()), ids)[:1] else "GET"
+    values = {name: ids[kind] for name, kind in address.kinds().items()}
+    method = "POST" if "POST" in methods_at(address, Caller("anybody", Client()), values)[:1] else "GET"
+    path = address.path(values)
     answer = ask_server(method, path, body_of(address, method), credential)
     return f"{method} {path}", answer.status, answer.header("WWW-Authenticate")
 
