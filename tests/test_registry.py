@@ -4,7 +4,7 @@ import pytest
 from django.apps import apps
 
 from apps.conversations.forks.handover import hand_over
-from parley.registry import ParleyApp, added
+from parley.registry import Added, LeftOut, ParleyApp, added
 
 OURS = [app for app in apps.get_app_configs() if isinstance(app, ParleyApp)]
 OTHERWISE = ("default", "name", "url_prefix", "tool_modules", "links")
@@ -25,6 +25,19 @@ def test_all_that_apps_add_is_found(name, monkeypatch):
         case found:
             assert callable(found)
             assert len(stated) == 1
+
+
+def test_asking_whether_an_app_adds_something_finds_it(monkeypatch):
+    fresh = Added()
+    assert "before_erasure" in fresh
+    assert fresh.get("before_erasure") == added["before_erasure"]
+    assert ("executors", "nobody's") not in fresh
+    monkeypatch.setattr("parley.registry.parley_apps", list)
+    left_out = Added()
+    assert "restore_context" not in left_out
+    assert left_out.get("restore_context", 1) == 1
+    with pytest.raises(LeftOut):
+        left_out["restore_context"]
 
 
 def test_apps_add_only_what_somebody_reads():

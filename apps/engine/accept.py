@@ -200,9 +200,9 @@ def _record_message(
     named = named_dependencies(message) if metadata and target.task is None else []
     depends = find_dependencies(principal, target.context, named, parent) if named else []
     with_named = message | ({"referenceTaskIds": [*message.get("referenceTaskIds", []), *named]} if named else {})
+    body_hash = digest_of(sent) if sender else ""  # before the lock
     with ledger.writing(target.context or Context(), lock=lock) as log:
         if sender:
-            body_hash = digest_of(sent)
             by = {"sender": sender, "agent": agent, "message_id": sent["messageId"], "body_hash": body_hash}
             log.extra_rows.append(Accepted(**by, task_id=task_id))
         if payload is not None:
@@ -330,7 +330,7 @@ def check_obstacles(principal: Principal, agent: Agent) -> None:
         limits.count_message(agent.pk)
     except LimitExceeded as exceeded:
         raise LimitReached(exceeded) from None
-    for check in known.obstacles:
+    for check in known.obstacles.values():
         check(principal, agent)
 
 

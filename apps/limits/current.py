@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -94,6 +95,8 @@ class Holder(NamedTuple):
 
 Obstacle = Callable[[Principal, Agent], None]
 """Raises a Refusal if this agent may not be sent a message by this caller."""
+Finder = Callable[[], Obstacle | None]
+"""One of the `send_obstacles`: what is in force now, or None."""
 Values = Mapping[str, int]
 """Numbers by the names of `Limit`'s fields; what is not limited is not there."""
 FIELDS = (*(kind.value for kind in Kind), "priority")
@@ -104,16 +107,21 @@ class Snapshot:
     """The limits that were set.
 
     Attributes:
-        names: those that anybody has.
-        obstacles: what else may refuse a message (`send_obstacles`).
+        obstacles: what else may refuse a message, by what found it (`send_obstacles`).
+        names: the limits that anybody has, also by the settings.
         is_empty: nobody has a limit, and nothing else refuses.
     """
 
     values: Mapping[Holder, Values] = field(default_factory=dict)
     read_at: float = float("-inf")  # by `time.monotonic`
-    names: Set[str] = frozenset()
-    obstacles: Sequence[Obstacle] = ()
-    is_empty: bool = True
+    obstacles: Mapping[Finder, Obstacle] = field(default_factory=dict)
+    names: Set[str] = field(init=False)
+    is_empty: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = {name for limited in self.values.values() for name in limited} | defaults().keys()
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "is_empty", not (names or self.obstacles))
 
     def of(self, holder: Holder) -> Values:
         values = self.values.get(holder, {})
@@ -177,7 +185,6 @@ def _read() -> Snapshot:
     started = time.monotonic()
     try:
         rows = list(Limit.objects.values_list("workspace", "api_key__prefix", "agent", *FIELDS))
-        obstacles = tuple(check for find in added["send_obstacles"] if (check := find()) is not None)
     except DatabaseError as problem:
         log.warning("the limits cannot be read: %s", problem)
         return _kept
@@ -188,9 +195,25 @@ def _read() -> Snapshot:
         else:
             holder = Holder(Whose.AGENT, agent) if agent else Holder(Whose.KEY, str(ApiKey(prefix=prefix)))
         values[holder] = {name: one for name, one in zip(FIELDS, numbers, strict=True) if one is not None}
-    names = {name for limited in values.values() for name in limited} | defaults().keys()
-    found = Snapshot(values, started, names, obstacles, is_empty=not (names or obstacles))
+    found = Snapshot(values, started, _obstacles())
     keep(found)
+    return found
+
+
+def _obstacles() -> Mapping[Finder, Obstacle]:
+    """If an app's function fails, the obstacle that it found last stays. All else that was set still counts."""
+    found: dict[Finder, Obstacle] = {}
+    for find in added["send_obstacles"]:
+        try:
+            check = find()
+            if check is not None:
+                inspect.signature(check).bind("principal", "agent")  # here, and not at each message
+        except Exception:
+            name = f"{find.__module__}.{find.__qualname__}"
+            log.exception("%s is no send obstacle, or fails, so what it found last stays (parley.registry)", name)
+            check = _kept.obstacles.get(find)
+        if check is not None:
+            found[find] = check
     return found
 
 

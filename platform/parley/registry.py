@@ -28,7 +28,7 @@ class ParleyApp(AppConfig):
     # Functions of any number of apps: when they are called, and with what
     ledger_listeners: Paths = ()  # in the transaction of new events of a watched context: the context, the events
     answer_listeners: Paths = ()  # after the commit of an answer, a task's end or question: the context, the events
-    send_obstacles: Paths = ()  # when limits are read: returns a `limits.current.Obstacle` of new messages, or None
+    send_obstacles: Paths = ()  # `limits.current.Finder`, called when limits are read: what refuses new messages
     usage_listeners: Paths = ()  # in the transaction that ends a run with usage: run's key, task, agent's key, usage
     model_obstacles: Paths = ()  # awaited before a model is asked: cost and tokens of this use; raises AgentFailure
     before_erasure: Paths = ()  # before a context's rows are deleted: the context; may return stored parts to release
@@ -109,12 +109,23 @@ class Added(dict[Any, Any]):
     """What apps add by a name: a tuple, a dictionary, or the one function. Raises LeftOut if no app has that.
 
     After a name the kind of agent may stand, so that no process imports what runs agents of other kinds; None if no
-    app has that kind.
+    app has that kind. `get` and `in` ask in the same way. A dictionary finds what it has without a call.
     """
 
     def __missing__(self, asked: Any) -> Any:
         found = self[asked] = _find(*asked) if isinstance(asked, tuple) else _find(asked)
         return found
+
+    def get(self, asked: Any, default: Any = None) -> Any:
+        """`default` if no app has that."""
+        try:
+            found = self[asked]
+        except LeftOut:
+            return default
+        return default if found is None else found
+
+    def __contains__(self, asked: object) -> bool:
+        return self.get(asked) is not None
 
 
 added = Added()

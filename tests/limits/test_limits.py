@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from django.core import mail
+from django.db import DatabaseError
 from django.urls import reverse
 
 from agentkit import Artifact, Completed
@@ -20,10 +21,11 @@ from apps.limits import current
 from apps.limits.admin import holder_of
 from apps.limits.current import Holder, LimitExceeded
 from apps.limits.models import Kind, Limit, Whose
-from apps.record.errors import LimitReached, StorageFull
+from apps.record.errors import LimitReached, StorageFull, UnsupportedOperation
 from apps.record.execution import Run
 from apps.record.models import Blob, Task
 from parley import db
+from parley.registry import added
 from parley.telemetry.metrics import REGISTRY
 from tests.a2a.calling import Caller as A2ACaller
 from tests.a2a.calling import details_of
@@ -306,3 +308,43 @@ def test_notice_is_sent_once_for_full_storage(ada, settings):
     Blob.objects.filter(pk=file.pk).update(size=900)
     watch()
     assert len(mail.outbox) == 2, "it was less in between"
+
+
+def refuse(principal, agent):
+    raise UnsupportedOperation
+
+
+def fail():
+    raise DatabaseError("no such table")
+
+
+def test_failing_obstacle_of_an_app_loses_no_limit(ada, echo, limited, monkeypatch):
+    limited(requests_per_minute=1)
+    answers = [lambda: refuse, fail, lambda: None]
+    monkeypatch.setitem(added, "send_obstacles", (lambda: answers[0](), fail))
+    for _ in ("found", "kept"):
+        current.forget()
+        with pytest.raises(UnsupportedOperation):
+            accept.check_obstacles(ada.principal, echo)
+        assert Kind.REQUESTS in current.snapshot().names
+        del answers[0]
+    current.forget()
+    accept.check_obstacles(ada.principal, echo)
+
+
+@pytest.mark.parametrize("wrong", [refuse, lambda: fail, lambda: "refuse"], ids=["as check", "no check", "text"])
+def test_wrong_obstacle_of_an_app_breaks_no_send(ada, echo, monkeypatch, wrong, caplog):
+    monkeypatch.setitem(added, "send_obstacles", (wrong, lambda: refuse))
+    current.forget()
+    with pytest.raises(UnsupportedOperation):
+        accept.check_obstacles(ada.principal, echo)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_limits_of_the_settings_hold_before_the_first_read(ada, settings, monkeypatch):
+    settings.WORKSPACE_LIMITS = {"requests_per_minute": 1}
+    current.keep(current.Snapshot())
+    monkeypatch.setattr(Limit.objects, "values_list", lambda *_: fail())
+    current.count_request(ada.principal, HERE)
+    assert refused(current.count_request, ada.principal, HERE).limit == 1
+    assert not current.snapshot().is_empty
