@@ -404,7 +404,7 @@ class ApiKey(models.Model):
 
     def has_secret(self, secret: str) -> bool:
         """Whether this is its secret, or the one before the last rotation while that works."""
-        digest = hashlib.sha256(secret.encode()).hexdigest()
+        digest = self.digest_of(secret)
         is_old = hmac.compare_digest(self.previous_digest, digest)
         is_in_time = self.previous_until is not None and self.previous_until > timezone.now()
         return hmac.compare_digest(self.digest, digest) or (is_old and is_in_time)
@@ -420,7 +420,7 @@ class ApiKey(models.Model):
     @property
     def is_usable(self) -> bool:
         """Neither revoked nor expired."""
-        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
+        return self.revoked_at is None and not self.is_expired
 
     @cached_property
     def membership(self) -> Membership | None:

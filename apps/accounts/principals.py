@@ -44,6 +44,8 @@ class Principal:
     `is_notified`: the person has a channel by which they are told of their sessions.
 
     `sender` is the name in idempotency records and quotas; "" if anonymous.
+
+    `permissions` are those of their role in the current workspace. Their scopes are another question.
     """
 
     user_id: int | None = None
@@ -58,10 +60,13 @@ class Principal:
     key_id: int | None = field(default=None, compare=False)
     is_known: bool = field(init=False, repr=False, compare=False)
     sender: str = field(init=False, repr=False, compare=False)
+    permissions: frozenset[Permission] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_known", self.user_id is not None)
         object.__setattr__(self, "sender", "" if self.user_id is None else f"user:{self.user_id}")
+        permissions = PERMISSIONS[self.role] if self.role is not None else frozenset()
+        object.__setattr__(self, "permissions", permissions)
 
     def own(self, path: str = "") -> dict[str, Any]:
         """The filter of their own rows in the current workspace; `path` leads to the row with owner and workspace."""
@@ -71,11 +76,6 @@ class Principal:
     def owns(self, owner: int | None, workspace: int) -> bool:
         """The rule of `own`. Anonymous callers share their rows."""
         return owner == self.user_id and (owner is None or workspace == self.workspace_id)
-
-    @property
-    def permissions(self) -> frozenset[Permission]:
-        """What their role in the current workspace permits. Their scopes are another question."""
-        return PERMISSIONS[self.role] if self.role is not None else frozenset()
 
     def can(self, permission: Permission) -> bool:
         return permission in self.permissions
@@ -120,10 +120,10 @@ def check_allowed(principal: Principal, scope: str, permission: Permission | Non
 
     What anonymous callers may do, the agent says. Raises MissingScope, MissingRole.
     """
-    if principal.scopes is not None and scope not in principal.scopes:
+    if not principal.may(scope):
         raise MissingScope(scope)
     needed = permission or NEEDED_FOR_SCOPE.get(scope, Permission.READ)
-    if principal.is_known and (principal.role is None or needed not in PERMISSIONS[principal.role]):
+    if principal.is_known and not principal.can(needed):
         raise MissingRole(needed)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -327,7 +326,7 @@ class Agent(models.Model):
 
     def is_open_to(self, principal: Principal) -> bool:
         """The rule of `visible_to`; only groups need a query."""
-        if principal.agents is not None and self.slug not in principal.agents:
+        if not principal.may_use(self.slug):
             return False
         match self.access:
             case Agent.Access.PUBLIC:
@@ -399,7 +398,7 @@ class AgentVersion(models.Model):
     def __str__(self) -> str:
         return f"{self.agent}, version {self.number}"
 
-    @cached_property
+    @property
     def reference(self) -> dict[str, Any]:
         """The reference that runs store."""
         return {"version": str(self.pk), "number": self.number, "sha256": self.sha256}

@@ -95,7 +95,6 @@ class Ending:
         fallback_id: the fallback that took the turn.
         span: the run's trace span.
         author: who wrote the outcome's message, if another agent did.
-        is_repeated: will the turn start again, after the answer to a child's question or about a tool call?
     """
 
     lease: Lease
@@ -113,7 +112,11 @@ class Ending:
     fallback_id: int | None = None
     span: str = ""
     author: Author | None = None
-    is_repeated: bool = False
+
+    @property
+    def is_repeated(self) -> bool:
+        """Will the turn start again, after the answer to a child's question or about a tool call?"""
+        return self.child is not None or (isinstance(self.outcome, InputRequired) and self.outcome.repeats)
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
@@ -132,8 +135,10 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
 
     outcome = ending.outcome
     is_end = not (outcome is None or isinstance(outcome, Ongoing) or ending.child or ending.turn > 1 or ending.usage)
-    is_plain = isinstance(outcome, Completed) and not outcome.metadata
-    if is_end and (is_plain or not payments.speaks_of_payment(outcome)):  # it needs no rows but its events and its run
+    has_no_metadata = isinstance(outcome, Completed) and not outcome.metadata
+    if is_end and (
+        has_no_metadata or not payments.speaks_of_payment(outcome)
+    ):  # it needs no rows but its events and its run
         # Nothing was recorded after the message, as far as is known, but the start of this run? If others have written
         # meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
         has_only_begun = ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS

@@ -182,8 +182,7 @@ class RequestCounter:
                 self._minute = minute
                 self._counts.clear()
             count = self._counts[caller]
-            is_shared = settings.CHANNEL_LAYER_URL.startswith("redis") and monotonic() >= self._alone_until
-            if count.left > 0 or limit <= count.exhausted or not is_shared:
+            if count.left > 0 or limit <= count.exhausted or not self._is_shared():
                 count.left = max(0, count.left - 1)
                 count.used += 1
                 return max(count.used, limit + 1 if limit <= count.exhausted else 0), wait
@@ -203,11 +202,13 @@ class RequestCounter:
     def count_of(self, caller: str) -> int:
         """The number of this minute."""
         minute = int(time() // MINUTE)
-        is_shared = settings.CHANNEL_LAYER_URL.startswith("redis") and monotonic() >= self._alone_until
-        taken = self._take(minute, caller, 0) if is_shared else None
+        taken = self._take(minute, caller, 0) if self._is_shared() else None
         with self._lock:
             count = self._counts[caller] if minute <= self._minute else _Count()
             return count.used if taken is None or count.exhausted >= 0 else max(count.used, taken - count.left)
+
+    def _is_shared(self) -> bool:
+        return settings.CHANNEL_LAYER_URL.startswith("redis") and monotonic() >= self._alone_until
 
     def _take(self, minute: int, caller: str, share: int) -> int | None:
         """What all processes have taken with this share; None without Redis, when this process counts alone."""

@@ -25,7 +25,6 @@ from agentkit import (
     Completed,
     Failed,
     HandlerError,
-    InputRequired,
     Outcome,
     PaymentRequired,
     Progress,
@@ -177,8 +176,8 @@ async def _run_agent(
     outcome: Outcome | Ongoing
     try:
         left = None if agent.time_limit is None else max(0.0, agent.time_limit - spent)
-        is_slow = agent.capabilities.get(USUAL_SECONDS)
-        notice = _notice_when_late(agent, calls.recorder, spent) if is_slow else nullcontext()
+        says_its_time = agent.capabilities.get(USUAL_SECONDS)
+        notice = _notice_when_late(agent, calls.recorder, spent) if says_its_time else nullcontext()
         async with asyncio.timeout(left) as limit, notice:
             while True:
                 try:
@@ -401,8 +400,7 @@ def _count_end(assignment: Assignment, ending: Ending) -> None:
 def _complete(ending: Ending, assignment: Assignment, recorder: Recorder, task: TaskContext) -> None:
     """Check and clean the result. Raises TooLarge, MemoryTooLarge, and ValueError for what is not JSON."""
     redact, outcome, memory = assignment.redaction, ending.outcome, task.memory
-    asks_again = isinstance(outcome, InputRequired) and outcome.repeats
-    ending.is_repeated = is_repeated = ending.child is not None or asks_again
+    is_repeated = ending.is_repeated
     if outcome is not None and not isinstance(outcome, Ongoing):
         if ending.child is None:
             recorder.limits.check(outcome, {} if is_repeated else memory)

@@ -218,12 +218,7 @@ def canonical(value: Any) -> bytes:
 
 def digest_of(value: Any) -> str:
     """SHA-256 of the canonical form, in hexadecimal. Integers that are no doubles count by their digits."""
-    try:
-        text = _sorted_text(value)
-        is_simple = not (ODD_NUMBER.search(TEXTS.sub("", text)) or (not text.isascii() and UTF_16.search(text)))
-    except (TypeError, ValueError, RecursionError):
-        is_simple = False
-    return hashlib.sha256(text.encode() if is_simple else _exact_form(value, as_text=True)).hexdigest()
+    return hashlib.sha256(_simple_form(value) or _exact_form(value, as_text=True)).hexdigest()
 
 
 def _exact_form(value: Any, *, as_text: bool = False) -> bytes:
