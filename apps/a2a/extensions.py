@@ -28,7 +28,7 @@ from apps.routing import ranking
 
 EXTENSIONS_HEADER = "A2A-Extensions"
 OLD_EXTENSIONS_HEADER = "X-A2A-Extensions"
-NAMED = {"HTTP_A2A_EXTENSIONS", "HTTP_X_A2A_EXTENSIONS"}
+NAMED = {f"HTTP_{name.upper().replace('-', '_')}" for name in (EXTENSIONS_HEADER, OLD_EXTENSIONS_HEADER)}
 """The headers that name extensions, as `request.META` has them."""
 
 

@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from apps.a2a.authentication import authenticate
 from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.tasks import Update
-from apps.accounts.principals import Principal, address_key
+from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
 from apps.accounts.requests import bodies, challenges, quotas
 from apps.accounts.requests.authentication import BadCredentials
@@ -65,7 +65,7 @@ async def authenticate_request(request: HttpRequest, slug: str, resource: str = 
         raise
     if presumed != authorization:
         quotas.note_verified(authorization)
-    db.caller.set(principal.sender or address_key(address))
+    db.caller.set(quotas.caller_key(principal, address))
     return AuthenticatedRequest(request, principal, agent, address)
 
 

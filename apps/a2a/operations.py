@@ -151,12 +151,12 @@ async def _send(call: Call) -> JSON | str | Updates:
     assert agent is not None, "it is none of DOOR_OPERATIONS"
     if call.is_stream:
         _require_streaming(agent)
-    request = await bodies.work_on(len(call.request.body), SendMessageRequest.read, call.params, agent)
+    read, size = SendMessageRequest.read_with_message, len(call.request.body)
+    request, message = await bodies.work_on(size, read, call.params, agent)
     configuration = request.configuration
     webhook, extra_writes = configuration.task_push_notification_config, call.check
     if webhook is not None:
         check_webhooks(agent)
-    message = request.message.stored()
     modes = configuration.accepted_output_modes or []
     if modes or any("mediaType" in part for part in message["parts"]):
         check_modes(agent, message["parts"], modes)

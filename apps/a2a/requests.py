@@ -74,14 +74,6 @@ class Message(ProtoMessage):
     extensions: Lines | None = None
     reference_task_ids: Lines | None = None
 
-    def stored(self) -> JSON:
-        """The stored form, without empty fields."""
-        given = self.model_dump(by_alias=True, exclude_unset=True)
-        parts = [
-            {name: value for name, value in part.items() if value or name in PART_KINDS} for part in given["parts"]
-        ]
-        return {name: value for name, value in (given | {"parts": parts}).items() if value}
-
 
 AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 §11.1
 HEADER_VALUE = re.compile(r"(?! )[ -~]{0,4096}(?<! )")  # valid in an HTTP header
@@ -134,6 +126,16 @@ class SendMessageRequest(Request):
     message: Message
     configuration: SendMessageConfiguration = SendMessageConfiguration()
 
+    @classmethod
+    def read_with_message(cls, params: Any, agent: Agent) -> tuple[Self, JSON]:
+        """The request, and its message as it is stored: without empty fields. Raises as `read`."""
+        request = cls.read(params, agent)
+        given = request.message.model_dump(by_alias=True, exclude_unset=True)
+        parts = [
+            {name: value for name, value in part.items() if value or name in PART_KINDS} for part in given["parts"]
+        ]
+        return request, {name: value for name, value in (given | {"parts": parts}).items() if value}
+
 
 MEDIA_RANGE = re.compile(r"[^/\s]+/[^/\s]+")
 
@@ -156,7 +158,7 @@ def checked_message(agent: Agent, fields: JSON, named: Callable[[str], str] = st
     Raises InvalidParams, ContentTypeNotSupported.
     """
     try:
-        stored = SendMessageRequest.read({"message": {"role": "ROLE_USER", **fields}}, agent).message.stored()
+        _, stored = SendMessageRequest.read_with_message({"message": {"role": "ROLE_USER", **fields}}, agent)
     except InvalidFields as refused:
         raise InvalidFields([(named(path), sentence) for path, sentence in refused.violations]) from None
     check_modes(agent, stored["parts"], [])
