@@ -77,11 +77,12 @@ class Loaded:
     always_task: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        kind = type(self.handler)
-        may_vary = isinstance(inspect.getattr_static(kind, "skills"), property)
-        chooses = may_vary or len(self.handler.skills) > 1 or kind.negotiate is not SkillHandler.negotiate
+        handler, kind = self.handler, type(self.handler)
+        skills = inspect.getattr_static(kind, "skills")
+        may_vary = hasattr(skills, "__get__") or "skills" in getattr(handler, "__dict__", ())
         try:
-            self.always_task = not chooses and constant_response_type(self.handler) is ResponseType.TASK
+            chooses = may_vary or len(handler.skills) > 1 or kind.negotiate is not SkillHandler.negotiate
+            self.always_task = not chooses and constant_response_type(handler) is ResponseType.TASK
         except HandlerError:  # of which the task tells
             self.always_task = False
 
@@ -139,12 +140,12 @@ def _reload(path: str) -> None:
                 Path(cache_from_source(file)).unlink()
         importlib.invalidate_caches()
         try:
-            handler = load_handler(path)
-        except HandlerError as error:
+            loaded = Loaded(load_handler(path), _files_of(path), now)
+        except Exception as error:
             sys.modules.update(kept)
             log.warning("the changed code of %s cannot be loaded, so the old one stays: %s", path, error)
             return
-        _loaded[path] = Loaded(handler, _files_of(path), now)
+        _loaded[path] = loaded
         log.info("%s was loaded again, because its code changed", path)
 
 
