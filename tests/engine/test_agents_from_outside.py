@@ -4,7 +4,9 @@ import sys
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
+from agentkit import SkillHandler
 from apps.agents.models import Agent
 from apps.engine.turns import handlers
 from parley import db
@@ -88,7 +90,34 @@ async def test_changed_code_is_loaded_when_registered(package, settings, is_embe
     assert new is not old
     assert sys.modules[f"{package.name}.words"].word == "Good night"
     assert await handlers.handler_of(agent) is new
-    (package / "words.py").write_text("word = 'thr")
-    await agent.asave()
-    assert await handlers.handler_of(agent) is new  # what is broken replaces nothing
-    assert sys.modules[f"{package.name}.words"].word == "Good night"
+    for file, broken in (
+        ("words.py", "word = 'thr"),
+        ("agents.py", f"{AGENTS.format(package='config')}\n    skills = 3\n"),
+    ):
+        before = (package / file).read_text()
+        (package / file).write_text(broken)
+        await agent.asave()
+        assert await handlers.handler_of(agent) is new  # what is broken replaces nothing
+        assert sys.modules[f"{package.name}.words"].word == "Good night"
+        (package / file).write_text(before)
+
+
+class Plain(SkillHandler):
+    async def on_request(self, task):
+        return "Good day"
+
+
+class Growing(Plain):
+    @property
+    def skills(self):
+        return []
+
+
+class Own(Plain):
+    def __init__(self):
+        self.skills = []
+
+
+@pytest.mark.parametrize("kind", [Plain, Growing, Own])
+def test_skills_that_may_vary_are_asked_for_at_each_message(kind):
+    assert handlers.Loaded(kind(), {}, timezone.now()).always_task is (kind is Plain)
