@@ -124,6 +124,7 @@ def test_deleted_session_leaves_an_audit_entry_alone(ada, echo, said, monkeypatc
 
 
 def test_archived_by_operator_leaves_nothing_either(admin_client, ada, echo, said):
+    """The logs of what operators do have only the id of a session, whose text is its title."""
     context = put_away(full_of_it(ada, echo, said))
     chosen = {"action": "move_to_cold_storage_selected", "_selected_action": [str(context.pk)]}
     page = admin_client.post("/admin/record/context/", chosen, follow=True).text
