@@ -19,6 +19,7 @@ from apps.accounts.principals import READ
 from apps.accounts.refusals import PAIRS_OF_ADDRESS, Refusals
 from apps.conversations.public_links.models import Share
 from apps.installation.jobs import note_settings
+from apps.optional.evaluations.models import Example
 from parley.faces.admin import LoggedAdmin
 from tests.clients import telling
 
@@ -219,3 +220,12 @@ def test_reading_and_exporting_are_two_permissions(client, told):
     operator.user_permissions.add(Permission.objects.get(codename="export_auditentry"))
     assert export("csv") in client.get(LIST).text
     assert client.get(export("xlsx")).status_code == 404
+
+
+def test_deleted_example_leaves_no_text_in_its_entry(admin_client, echo):
+    example = Example.objects.create(agent=echo, text="my diagnosis is private")
+    page = f"/admin/evaluations/example/{example.pk}/delete/"
+    assert admin_client.post(page, {"post": "yes"}).status_code == 302
+    [deleted] = entries(AuditAction.ADMIN_DELETED)
+    assert (deleted.object_key, deleted.object_label) == (str(example.pk), str(example.pk))
+    assert "diagnosis" not in str(deleted.__dict__)

@@ -18,7 +18,7 @@ from django.utils import timezone
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import CacheEntry, Invitation, User
 from apps.accounts.pages.security import browser_name
-from apps.accounts.people import links
+from apps.accounts.people import invitations, links
 from tests.clients.of_pages import path_in
 
 pytestmark = pytest.mark.django_db
@@ -72,15 +72,16 @@ def test_signing_out_takes_a_form(ada_browser, ada):
 
 
 LIMITS = [  # guesses at accounts, their password, and the address that they come from
-    ("wrong_passwords_of_address", "nobody{}@example.org", "guess {}", "203.0.113.1"),
-    ("wrong_password_of_many", "nobody{}@example.org", PASSWORD, ""),
-    ("wrong_passwords", "nobody{}@example.org", "guess {}", ""),
+    ("wrong_passwords_of_address", "50/10m/key", "nobody{}@example.org", "guess {}", "203.0.113.1"),
+    ("wrong_password_of_many", "20/10m/key", "nobody{}@example.org", PASSWORD, ""),
+    ("wrong_passwords", "1000/10m/key", "nobody{}@example.org", "guess {}", ""),
 ]
 
 
 class TestFailedAttempts:
-    @pytest.mark.parametrize(("limit", "email", "password", "address"), LIMITS)
-    def test_guesses_at_many_accounts_are_limited(self, ada, settings, limit, email, password, address):
+    @pytest.mark.parametrize(("limit", "rate", "email", "password", "address"), LIMITS)
+    def test_guesses_at_many_accounts_are_limited(self, ada, settings, limit, rate, email, password, address):
+        assert settings.ACCOUNT_RATE_LIMITS[limit] == rate
         settings.ACCOUNT_RATE_LIMITS = {**settings.ACCOUNT_RATE_LIMITS, limit: "3/10m/key"}
         for number in range(3):
             from_there = address or f"198.51.100.{number}"
@@ -235,6 +236,16 @@ def link(inviter, browser_of):
 
 def accept(client, link, **values):
     return client.post(link, {"email": "grace@example.org", "name": "Grace", "password": NEW_PASSWORD, **values})
+
+
+def test_invitation_is_sent_to_its_address(inviter, letters):
+    inviter.name, inviter.personal_workspace.name = "Ada\n\nBcc: x", "Ours\n\nBcc: y"
+    _, link = invitations.invite(inviter, "grace@example.org", inviter.personal_workspace, "member")
+    [letter] = letters
+    assert (letter.to, letter.subject) == (["grace@example.org"], "You are invited to Parley")
+    lines = letter.body.splitlines()
+    assert link in lines
+    assert "Ada Bcc: x invites you to the workspace Ours Bcc: y in Parley. Open this link within 7 days:" in lines
 
 
 def test_invited_person_comes_in_once(link):

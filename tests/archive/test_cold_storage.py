@@ -399,3 +399,20 @@ def test_hold_covers_parent_and_child_sessions(ada, echo, said, session):
     with pytest.raises(UnderLegalHold), transaction.atomic():
         deletion.delete_session(ada.principal, session.pk)
     assert not Context.objects.filter(deleted_at__isnull=False).exists()
+
+
+def test_operators_place_and_lift_holds(ada, bob, session, client):
+    bob.is_staff = bob.is_superuser = True
+    bob.save()
+    client.force_login(bob)
+    page = "/admin/session_marks/legalhold/"
+    assert client.post(f"{page}add/", {"user": ada.pk, "context": session.pk, "reason": "Case 7"}).status_code == 200
+    assert client.post(f"{page}add/", {"user": ada.pk, "reason": "Case 7"}).status_code == 302
+    hold = LegalHold.objects.get()
+    assert ada.email in client.get(page).text
+    assert client.post(f"{page}{hold.pk}/delete/", {"post": "yes"}).status_code == 302
+    entries = AuditEntry.objects.filter(object_type="session_marks.legalhold").order_by("number")
+    told = [(entry.action, entry.actor_key, entry.object_label) for entry in entries]
+    assert told == [(f"admin.{verb}", str(bob.pk), f"legal hold on {ada.email}") for verb in ("created", "deleted")]
+    client.force_login(ada)
+    assert client.get(page).status_code in (302, 403)

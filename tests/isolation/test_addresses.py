@@ -115,11 +115,15 @@ def of_another_session(address: Address, world: World, pair: Pair, turn: int) ->
 
 @pytest.mark.parametrize("part", sorted({part_of(one) for one in OPEN_TO_ALL}))
 def test_theirs_is_answered_like_what_never_was(part, two, everybody, theirs_unchanged):
-    """The owner of ours, who may most, asks for each combination and by each method."""
+    """The owner of ours, who may most, asks for each combination, and some by each method."""
     for turn, address in enumerate(OPEN_TO_ALL):
         if part_of(address) == part:
             asking = [one for one in strangers(everybody, turn) if is_compared(one, address)]
             compare_all(two, asking, address, turn)
+
+
+BY_EACH_METHOD = ("operator", "limited key", "nobody")
+"""Besides the owner: each is refused in a place of its own. The others differ from the owner by their role alone."""
 
 
 def compare_all(two: World, asking: list[Caller], address: Address, turn: int = 0) -> None:
@@ -134,7 +138,7 @@ def compare_all(two: World, asking: list[Caller], address: Address, turn: int = 
         for pair in pairs + (of_another_session(address, two, pairs[0], turn) if is_first else []):
             compare(two, asking[0], address, method, pair, never)
         for caller in asking[1:]:
-            if is_first or caller.name == "operator":
+            if is_first or caller.name in BY_EACH_METHOD:
                 compare(two, caller, address, method, pairs[0], never)
 
 

@@ -1,5 +1,9 @@
 """Clearing a conversation keeps what forks share, and deletes the rest."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+
 import pytest
 from django.conf import settings
 from django.core.files.storage import default_storage
@@ -8,14 +12,16 @@ from agentkit import Completed, InputRequired
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import deletion
 from apps.engine import accept
-from apps.optional.archive.archiving import move_to_cold_storage
+from apps.optional.archive import restoring
+from apps.optional.archive.archiving import CannotArchive, move_to_cold_storage
 from apps.record import lineage, projection
 from apps.record.content import blobs
+from apps.record.errors import ContextNotFound
 from apps.record.execution import Accepted, Run
 from apps.record.models import Blob, Context, Event, Message, Task
 from apps.record.reading.lookup import restored
 from tests.archive.archiving import had_a_long_talk, put_away, replace
-from tests.record.lineages import shown, words
+from tests.record.lineages import shown, started, words
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("who shares what is found by SQL")]
@@ -94,3 +100,58 @@ def test_damaged_archives_stop_no_deletion(ada, echo, said, talk):
     replace(name, whole)
     restored(Context.objects.get(pk=child.pk))
     assert projection.differences(child.pk) == projection.differences(sound.pk) == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.services("row locks")
+def test_concurrent_forks_and_clears_leave_whole_forks(ada, tell, clear):
+    made, is_forked = [tell("second", tell("first"))], threading.Event()
+
+    def fork_any():
+        for _ in range(4):
+            for one in made[-3:]:
+                with suppress(ContextNotFound):
+                    made.append(fork(ada.principal, one.pk, 4, reason="fork"))
+                    is_forked.set()
+
+    def clear_oldest():
+        assert is_forked.wait(30)
+        for _ in range(6):
+            if len(made) > 1:
+                clear(made.pop(0))
+
+    before = words(fork(ada.principal, made[0].pk, 4, reason="fork"))
+    with ThreadPoolExecutor(3) as threads:
+        for done in [started(threads, step) for step in (fork_any, fork_any, clear_oldest)]:
+            done.result()
+    assert Context.objects.exclude(deleted_at=None).exists()
+    for one in Context.objects.filter(deleted_at=None):
+        assert words(one) == before
+        assert projection.differences(one.pk) == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.services("row locks")
+def test_past_stays_while_a_fork_is_restored(ada, talk, monkeypatch):
+    child = fork(ada.principal, talk, 3, reason="fork")
+    before = shown(child.pk)["messages"]
+    move_to_cold_storage(put_away(child).pk)
+    talk = put_away(talk)
+    filled, go_on, restore = threading.Event(), threading.Event(), restoring.restore_locked
+
+    def restore_slowly(context):
+        restore(context)
+        filled.set()
+        go_on.wait(30)
+
+    monkeypatch.setattr(restoring, "restore_locked", restore_slowly)
+    with ThreadPoolExecutor(2) as threads:
+        back = started(threads, restored, Context.objects.get(pk=child.pk))
+        assert filled.wait(30)
+        moving = started(threads, move_to_cold_storage, talk.pk)
+        wait([moving], 0.5)
+        go_on.set()
+        back.result()
+        with pytest.raises(CannotArchive, match="It has forks that are not in cold storage"):
+            moving.result()
+    assert shown(child.pk)["messages"] == before

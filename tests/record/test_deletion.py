@@ -12,6 +12,7 @@ import pytest
 from django.core.files.storage import default_storage
 from django.db import connection, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -31,6 +32,7 @@ from apps.record.events import EventType
 from apps.record.execution import Accepted, Run
 from apps.record.models import Blob, Context, Event, Message, Task
 from apps.remote.models import OpenWork
+from tests.archive.archiving import put_away
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("columns of any table may hold it")]
@@ -121,6 +123,16 @@ def test_deleted_session_leaves_an_audit_entry_alone(ada, echo, said, monkeypatc
     assert entry.details == {"events": events, "messages": 4, "tasks": 1, "artifacts": 3}
 
 
+def test_archived_by_operator_leaves_nothing_either(admin_client, ada, echo, said):
+    """The logs of what operators do have only the id of a session, whose text is its title."""
+    context = put_away(full_of_it(ada, echo, said))
+    chosen = {"action": "move_to_cold_storage_selected", "_selected_action": [str(context.pk)]}
+    page = admin_client.post("/admin/record/context/", chosen, follow=True).text
+    assert "It is in cold storage." in page
+    deletion.delete_session(ada.principal, context.pk)
+    assert places() == []
+
+
 def test_fork_alone_keeps_the_shared_past(ada, echo, said):
     context = full_of_it(ada, echo, said)
     secret = accept.accept(ada.principal, echo, said("tetrahedral", contextId=context.context_id))
@@ -181,6 +193,16 @@ def test_files_stay_as_long_as_anybody_uses_them(ada, bob, echo, said):
     deletion.delete_context(bob.principal, echo, "theirs")
     assert not default_storage.exists(blobs.path_of(digest)), "an upload is not kept to be sent again"
     assert Upload.objects.count() == 2, "others have nothing to do with it"
+
+
+def test_uses_are_counted_in_one_order(ada):
+    """So that transactions cannot wait for each other's rows."""
+    parts = [{"stored": {"sha256": letter * 64, "size": 1}} for letter in "bacb"]
+    with CaptureQueriesContext(connection) as captured:
+        blobs.count_uses(ada.personal_workspace.pk, parts)
+    updates = [query["sql"] for query in captured if query["sql"].startswith("UPDATE")]
+    assert list(dict.fromkeys(letter for sql in updates for letter in "abc" if letter * 64 in sql)) == list("abc")
+    assert dict(Blob.objects.values_list("sha256", "uses")) == {"a" * 64: 1, "b" * 64: 2, "c" * 64: 1}
 
 
 def test_sweep_spares_young_and_used_files(ada, echo, said, settings):

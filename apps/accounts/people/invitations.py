@@ -57,9 +57,14 @@ def invite(
         details = {"workspace": str(workspace), "role": role} if workspace else {}
         audit.record(AuditAction.INVITED, actor=inviter, object=invitation, details=details)
     if email and mail.can_send():
-        who = {"inviter": inviter.short_name, "workspace": workspace}
+        who = {"inviter": _on_one_line(inviter.short_name), "workspace": _on_one_line(str(workspace or ""))}
         mail.send_later("invitation", email, link=link, days=links.INVITATION_LIFETIME.days, **who)
     return invitation, link
+
+
+def _on_one_line(name: str) -> str:
+    """So that a name adds no paragraph to the letter."""
+    return " ".join(name.split())
 
 
 def _withdraw(invitation: Invitation, principal: Principal) -> Invitation:

@@ -4,6 +4,7 @@ import pytest
 
 from apps.accounts.models import ApiKey
 from apps.record.execution import Run
+from apps.record.models import Task
 from parley import db
 from tests.clients.calling import Caller
 from tests.conversations.pages.test_approvals import a_call, ask
@@ -47,3 +48,10 @@ async def test_browser_login_alone_approves_nothing(ada, ada_browses, echo):
         assert sent.status == 403, path
     refusal = decision | {"decision": "refuse"}
     assert (await ada_browses.post(f"/approvals/{task.pk}", refusal, X_CSRFToken=token)).status == 204
+
+
+async def test_programs_unaddressed_words_approve_nothing(ada, ada_calls, echo):
+    task = await db.run(ask, ada, echo, a_call(to="eve", body="hi"))
+    sent = await ada_calls.post(f"/sessions/{task.context_id}/messages", {"text": "yes"})
+    assert (sent.status, sent.code) == (409, "conflict")
+    assert await db.run(lambda: Task.objects.get(pk=task.pk).state) == "input-required"
