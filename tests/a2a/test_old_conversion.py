@@ -8,7 +8,7 @@ from a2a.compat.v0_3 import conversions, proto_utils
 from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf import json_format
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.a2a.versions import v0_3
@@ -116,8 +116,27 @@ anything = st.recursive(
 )
 
 
-@given(anything, st.sampled_from(sorted(METHODS)), st.sampled_from([JSON_RPC, HTTP_JSON]))
-def test_whatever_comes_is_read_or_refused(params, method, form):
+@st.composite
+def nearly_right(draw):
+    """Parameters of a send with one odd value."""
+    part = {"kind": "text", "text": "x"}
+    message = {"kind": "message", "messageId": "m", "role": "user", "parts": [part], "content": [part]}
+    authentication = {"schemes": ["Bearer"]}
+    webhook = {"url": "https://example.com/hook", "authentication": authentication}
+    configuration = {"pushNotificationConfig": webhook, "pushNotification": webhook}
+    sent = {"message": message, "configuration": configuration}
+    odd = draw(st.sampled_from([sent, message, part, configuration, webhook, authentication]))
+    odd[draw(st.sampled_from([*odd]) | st.sampled_from(NAMES))] = draw(anything)
+    return sent
+
+
+of_methods = st.tuples(anything, st.sampled_from(sorted(METHODS))) | st.tuples(nearly_right(), st.just("message/send"))
+
+
+@given(of_methods, st.sampled_from([JSON_RPC, HTTP_JSON]))
+@settings(max_examples=8 * settings().max_examples)
+def test_whatever_comes_is_read_or_refused(sent, form):
+    params, method = sent
     with suppress(InvalidParams):
         assert isinstance(METHODS[method].upgrade(params, form), dict)
 
