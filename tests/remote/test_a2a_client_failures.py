@@ -18,6 +18,7 @@ from apps.remote import a2a_client, errors
 from apps.remote.a2a_client import Peer
 from apps.remote.agent_cards.cards import choose_interface
 from tests.outbound.receiving import Answering, Server, server
+from tests.remote.conversing import INTERNALS
 from tests.remote.reaching import JSON, answer, card_at, event, head, said, stream, task
 
 IDLE = 0.3
@@ -48,6 +49,7 @@ async def outcome_of(answering: bytes | Answering, **options: Any) -> tuple[list
             async for one in peer.send(said("hello")):
                 came.append(one)
     except errors.RemoteError as error:
+        assert not re.search(INTERNALS, str(error))
         return came, error
     finally:
         assert time.monotonic() - begun < 5
