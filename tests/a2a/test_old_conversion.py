@@ -1,16 +1,19 @@
 """Conversion to and from 0.3 matches the SDK's."""
 
+from contextlib import suppress
 from typing import Any
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_proto
 from a2a.compat.v0_3 import conversions, proto_utils
 from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2 as a2a
-from hypothesis import given
+from google.protobuf import json_format
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.a2a.versions import v0_3
-from apps.a2a.versions.v0_3 import HTTP_JSON, JSON_RPC
+from apps.a2a.versions.v0_3 import HTTP_JSON, JSON_RPC, METHODS
+from apps.record.errors import InvalidParams
 from apps.record.models import TaskState
 from tests.a2a.calling import strictly_parsed
 from tests.a2a.old_calling import strictly_read
@@ -100,6 +103,44 @@ def test_http_responses_are_those_of_the_sdk(new):
     assert shown == proto_utils.ToProto.stream_response(by_the_sdk(new))
 
 
+NAMES = [
+    "message", "messageId", "message_id", "role", "parts", "content", "kind", "text", "file", "bytes", "uri", "data",
+    "fileWithBytes", "mimeType", "metadata", "data_part_compat", "value", "configuration", "blocking", "historyLength",
+    "pushNotificationConfig", "pushNotification", "pushNotificationConfigId", "authentication", "schemes", "config",
+    "id", "taskId", "url", "tenant",
+]  # fmt: skip
+anything = st.recursive(
+    scalars | st.sampled_from(["user", "ROLE_USER", "message", "text", "file", "data", "aGk=", 0, 1, "0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@st.composite
+def nearly_right(draw):
+    """Parameters of a send with one odd value."""
+    part = {"kind": "text", "text": "x"}
+    message = {"kind": "message", "messageId": "m", "role": "user", "parts": [part], "content": [part]}
+    authentication = {"schemes": ["Bearer"]}
+    webhook = {"url": "https://example.com/hook", "authentication": authentication}
+    configuration = {"pushNotificationConfig": webhook, "pushNotification": webhook}
+    sent = {"message": message, "configuration": configuration}
+    odd = draw(st.sampled_from([sent, message, part, configuration, webhook, authentication]))
+    odd[draw(st.sampled_from([*odd]) | st.sampled_from(NAMES))] = draw(anything)
+    return sent
+
+
+of_methods = st.tuples(anything, st.sampled_from(sorted(METHODS))) | st.tuples(nearly_right(), st.just("message/send"))
+
+
+@given(of_methods, st.sampled_from([JSON_RPC, HTTP_JSON]))
+@settings(max_examples=8 * settings().max_examples)
+def test_whatever_comes_is_read_or_refused(sent, form):
+    params, method = sent
+    with suppress(InvalidParams):
+        assert isinstance(METHODS[method].upgrade(params, form), dict)
+
+
 configurations = shaped(
     {},
     acceptedOutputModes=st.lists(media_types, min_size=1, max_size=2),
@@ -130,3 +171,19 @@ def test_json_rpc_send_is_understood_as_by_sdk(params):
     sent = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
     understood = conversions.to_core_send_message_request(old.SendMessageRequest(id=1, params=params))
     assert strictly_parsed(sent, a2a.SendMessageRequest) == understood
+
+
+@given(sends())
+def test_http_send_is_the_same_send(params):
+    params.message.reference_task_ids = None  # HTTP+JSON has no field for them
+    proto = old_proto.SendMessageRequest(
+        request=proto_utils.ToProto.message(params.message),
+        configuration=params.configuration and proto_utils.ToProto.message_send_configuration(params.configuration),
+        metadata=proto_utils.ToProto.metadata(params.metadata),
+    )
+    over_http = v0_3.upgrade_send(json_format.MessageToDict(proto), HTTP_JSON)
+    if params.configuration and params.configuration.blocking is None:
+        params.configuration.blocking = False  # nor for null
+    in_json_rpc = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
+    request = strictly_parsed(over_http, a2a.SendMessageRequest)
+    assert request == strictly_parsed(in_json_rpc, a2a.SendMessageRequest)

@@ -161,13 +161,18 @@ async def test_only_a_run_of_ones_own_goes_on(post, events, speaking, worker, bo
 
 
 async def test_leaving_client_stops_its_run_if_set(post, speaking, worker, settings):
-    settings.AGUI_CANCEL_ON_LEAVE = True
-    response = await post(run(user("wait")))
-    async with aclosing(response._iterator) as frames:
-        async for frame in frames:
-            if b"waiting" in frame:
-                break
-    assert await until(lambda: Task.objects.filter(state="canceled").first())
+    async def left(stops):
+        settings.AGUI_CANCEL_ON_LEAVE = stops
+        response = await post(run(user("wait"), thread=str(stops)))
+        async with aclosing(response._iterator) as frames:
+            async for frame in frames:
+                if b"waiting" in frame:
+                    break
+        return await db.run(lambda: Task.objects.latest("created_at").pk)
+
+    going_on, stopped = await left(False), await left(True)
+    assert await until(Task.objects.filter(pk=stopped, state="canceled").exists)
+    assert await db.run(Task.objects.filter(pk=going_on, state="working").exists)
 
 
 TOOL = {"name": "pick", "description": "Picks a color.", "parameters": {"type": "object", "properties": {}}}

@@ -20,6 +20,7 @@ from parley import db
 
 JSON = dict[str, Any]
 SOON = 20.0  # seconds
+INTERNALS = r"""Traceback|Error\b|Exception|\w\(["']|0x[0-9a-f]{6}|/apps/|None\b"""  # nothing for people
 
 
 def remote_agent(card: JSON, slug: str = "remote", **policies: Any) -> Agent:

@@ -1,5 +1,6 @@
 """Calls to the SDK's server, over each binding and version that Parley knows."""
 
+import asyncio
 import base64
 from contextlib import AbstractAsyncContextManager
 
@@ -11,9 +12,10 @@ from apps.remote.agent_cards import cards
 from apps.remote.errors import BadCard, Refused
 from apps.remote.models import RemoteAgent
 from parley import db
+from tests.outbound.receiving import server
 from tests.remote import peers
 from tests.remote.conversing import until
-from tests.remote.reaching import JSON, card_at, said, task
+from tests.remote.reaching import JSON, answer, card_at, event, head, said, task
 from tests.remote.registered import remote_agent
 from tests.remote.scripted import Scripted, events, refusing, serving
 
@@ -213,3 +215,42 @@ async def test_the_version_that_works_is_remembered(old):
 # Connections
 
 ASKED = {"task": task()}
+
+
+async def test_hung_agents_take_no_connection_from_others(settings):
+    settings.REMOTE_CONNECTIONS = 2
+    came, may_answer = asyncio.Semaphore(0), asyncio.Event()
+
+    async def hangs(_, writer):
+        came.release()
+        await may_answer.wait()
+        writer.write(answer(task()))
+
+    async def ask(url):
+        async with a2a_client.connect(card_at(url)) as peer:
+            return await peer.get("t-1")
+
+    async with server(hangs) as hanging, server(answer(task())) as healthy:
+        asking = [asyncio.create_task(ask(hanging.url)) for _ in range(3)]
+        for _ in range(2):
+            await came.acquire()
+        assert await ask(healthy.url) == task()
+        assert len(hanging.requests) == 2, "the third waits for a connection to its agent"
+        may_answer.set()
+        assert await asyncio.gather(*asking) == [task()] * 3
+
+
+async def test_left_streams_give_their_connection_back(settings):
+    settings.REMOTE_CONNECTIONS = 1
+
+    async def streaming(_, writer):
+        writer.write(head("text/event-stream") + event(ASKED))
+        await writer.drain()
+        await writer.wait_closed()
+
+    async with server(streaming) as serving:
+        for _ in range(3):
+            async with a2a_client.connect(card_at(serving.url)) as peer:
+                events = peer.send(said("hello"))
+                assert await anext(events) == ASKED
+                await events.aclose()

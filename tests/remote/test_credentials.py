@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import datetime
 import itertools
 import json
@@ -20,12 +21,12 @@ from google.protobuf.json_format import ParseDict
 
 from apps.accounts.secrets.encryption import keyring
 from apps.engine.turns.output import Redaction
-from apps.remote.authentication import credentials
+from apps.remote.authentication import credentials, oauth2
 from apps.remote.authentication.security_schemes import card_requirements
 from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable, WrongOrigin
 from apps.remote.federation import known
 from apps.remote.models import RemoteAgent, RemoteCredential
-from parley import db
+from parley import db, outbound
 from parley import db as database
 from tests.outbound.receiving import answer, server
 from tests.remote.guarded import (
@@ -412,6 +413,26 @@ async def test_answers_without_a_token_are_told(guarded, answering, told):
     assert told in str(error)
     assert isinstance(error, TokenUnavailable)
     assert error.is_transient
+
+
+async def test_silent_and_inner_issuers_are_given_up(guarded, monkeypatch):
+    monkeypatch.setattr(oauth2, "TOKEN_LIMITS", dataclasses.replace(oauth2.TOKEN_LIMITS, seconds=0.3))
+    async with asyncio.timeout(20):
+        assert "did not answer in time" in str(await failing(guarded, lambda *_: asyncio.sleep(60)))
+    async with server(letting_in(lambda request: True)) as at, server(Issuer()) as inner:
+        outbound.configure([f"127.0.0.1:{at.port}"])
+        call = await guarded(at, inner.url)
+        with pytest.raises(TokenUnavailable, match="OUTBOUND_ALLOW"):
+            await call()
+    assert inner.requests == []
+
+
+async def test_odd_lifetimes_are_harmless(guarded):
+    for said in (None, True, "soon", "NaN", float("inf"), -5, {}, 10**400):
+        async with behind(guarded, Issuer(expires_in=said)) as (call, _):
+            assert await call() == 200
+        until = (await RemoteCredential.objects.aget(agent=call.agent)).token_until
+        assert until <= timezone.now() + datetime.timedelta(days=1), said
 
 
 async def test_refusals_use_issuers_words_without_the_secret(guarded):

@@ -116,6 +116,21 @@ def test_addresses_of_other_shapes_are_taken(told, expected):
     assert address_of({"name": "A", **told}, "https://agents.example/.well-known/agent-card.json") == expected
 
 
+def test_interfaces_keep_their_order_and_one_origin():
+    read = read_card(
+        with_interfaces(
+            ("grpc.example:50051", "GRPC", "1.0"),
+            (f"{URL}/rest", "HTTP+JSON", "1.0"),
+            ("https://elsewhere.example/a2a", "JSONRPC", "1.0"),
+            (URL, "JSONRPC", "0.3.0"),
+            (URL, "JSONRPC", "2.0"),
+        )
+    )
+    assert [one["url"] for one in cards.usable_interfaces(read)] == [f"{URL}/rest", URL]
+    assert cards.card_origin(read) == "https://agents.example:443"
+    assert len(read["supportedInterfaces"]) == 5
+
+
 LINK = "https://agents.example/.well-known/agent-card.json"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import threading
 
 import pytest
@@ -27,7 +28,7 @@ from apps.remote.federation import known
 from apps.remote.models import OpenWork, RemoteAgent
 from parley import db
 from tests.remote import peers
-from tests.remote.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
+from tests.remote.conversing import INTERNALS, Talk, delivered, is_whole, remote_agent, run_of, said, until, words
 from tests.remote.scripted import CUT, artifact, events, in_turn, made, now, refusing, serving, task
 from tests.work.hand import work_off
 
@@ -79,6 +80,11 @@ def working(*said, key="t1"):
     return work
 
 
+def clear_words(failed):
+    assert not re.search(INTERNALS, words(failed))
+    return words(failed)
+
+
 async def test_what_the_agent_says_when_asked_counts(agent, talk):
     agent.tells("COMPLETED", "Done.", made("wrong"))
     agent.is_at("COMPLETED", artifacts=[artifact("right")])
@@ -123,6 +129,39 @@ async def test_work_over_its_limit_fails_and_is_canceled(agent, ada):
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
 
 
+async def test_lies_about_a_real_task_leave_it_alone(agent, talk, ada):
+    """The agent works on one task while it reports on another, and mixes them up."""
+    may_end = threading.Event()
+
+    async def work(_):
+        yield {"task": task()}
+        yield PIECES[0]
+        await asyncio.to_thread(may_end.wait, 10)
+        for one in (*PIECES[1:], now("COMPLETED", "Done.")):
+            yield one
+
+    lie = events({"task": task(key="t2")}, made("mine", task="t2"), made("a lie", append=True))
+    agent.sent = in_turn(work, lie)
+    agent.is_at("COMPLETED", "Done.", [artifact("a b c")])
+    agent.others = {"CancelTask": task("CANCELED", key="t2")}
+    begun = await talk.say()
+    await until(lambda: said(begun, "artifact_update"))
+    lied = await Talk(ada, talk.agent).ask()
+    may_end.set()
+    done = await talk.settled(begun)
+    assert (lied.state, "another task" in clear_words(lied), await db.run(delivered, lied)) == ("failed", True, {})
+    assert (done.state, await db.run(delivered, done)) == ("completed", {"answer": "a b c"})
+    assert "a lie" not in str([await db.run(said, one, "artifact_update") for one in (lied, done)])
+
+
+async def test_chunks_without_an_end_are_too_large(agent, talk, settings):
+    settings.REMOTE_STREAM_BYTES = 100_000
+    agent.sent = events({"task": task()}, *[made("x" * 5_000, append=True)] * 100)
+    agent.unknown = ("GetTask",)
+    failed = await talk.ask()
+    assert (failed.state, "larger than 100000 bytes" in clear_words(failed)) == ("failed", True)
+
+
 async def test_cut_streams_are_taken_up_once(agent, talk):
     async def rest(_):
         yield {"task": agent.task}
@@ -145,7 +184,7 @@ async def test_silent_and_absent_agents_are_given_up(agent, talk, settings):
     settings.REMOTE_IDLE_SECONDS = 0.3
     agent.sent = silence
     lost = await talk.ask()
-    assert (lost.state, "lost after the message was sent" in words(lost)) == ("failed", True)
+    assert (lost.state, "lost after the message was sent" in clear_words(lost)) == ("failed", True)
 
     async def leaves(_):
         yield {"task": task()}
@@ -154,7 +193,7 @@ async def test_silent_and_absent_agents_are_given_up(agent, talk, settings):
 
     agent.sent = leaves
     away = await talk.ask()
-    assert (away.state, "could not be reached for" in words(away)) == ("failed", True)
+    assert (away.state, "could not be reached for" in clear_words(away)) == ("failed", True)
 
 
 @pytest.mark.services("turns that hang take no room from others")
