@@ -133,7 +133,7 @@ class Ledger(Rows):
         self._now = now
         self.events: list[Event] = []
         self.extra_rows: list[models.Model] = []
-        self._base_index = context.last_event
+        self._base_index, self._base_hash = context.last_event, context.head_hash
         self._description = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
         self._lease: Lease | None = None
         self._lease_update: Update | None = None  # written with the events
@@ -320,6 +320,8 @@ class Ledger(Rows):
                 values |= {"head_hash": context.head_hash, "memory": {}, "approved_tools": []}
             where = {"id": context.pk, "last_event": self._base_index, "is_watched": context.is_watched}
             where["cold_file"] = ""
+            if self._base_hash is not None:  # an earlier write that failed may have left both behind in this object
+                where["head_hash"] = self._base_hash
             updates.append(Update(Context, where, values, StaleWrite(f"context {context.pk} has grown")))
         for key, (state, status_at) in self._loaded.items():
             task = self.tasks[key]

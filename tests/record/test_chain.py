@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from contextlib import suppress
 
 import pytest
 import rfc8785
@@ -48,6 +49,18 @@ STATEMENTS_OF = {
     "sqlite": 'REPLACE INTO record_event SELECT * FROM record_event WHERE "index" = 2',
     "postgresql": "TRUNCATE record_event",
 }
+
+
+def test_failed_write_leaves_no_wrong_hash(talk):
+    """A row in memory may have the log's newest index and an older hash, after its own event came to nothing."""
+    kept = Context.objects.get(pk=talk.pk)
+    with suppress(InterruptedError), ledger.writing(kept, lock=False) as log:
+        log.add(EventType.SESSION_RENAMED, {"title": "never"})
+        raise InterruptedError
+    rename(talk.pk)
+    with pytest.raises(ledger.StaleWrite), ledger.writing(kept, lock=False) as log:
+        log.add(EventType.SESSION_RENAMED, {"title": "too late"})
+    assert differences(talk.pk) == []
 
 
 def test_database_refuses_changes_and_deletion(talk, subtests):
