@@ -54,7 +54,7 @@ async def test_either_version_goes_on_with_a_task(worker, old_at, ada_at, asking
     assert facts[0] == facts[1]
 
 
-async def test_http_send_is_named_as_the_sdk_names_it(worker, old_rests, echo):
+async def test_http_send_is_named_as_sdk_does(worker, old_rests, echo):
     """By the field's own name, which ProtoJSON takes, too."""
     sent = await old_rests("echo").ask("POST", "v1/message:send", {"request": told("hi")})
     assert (sent.status, sent.body["task"]["history"][0]["content"]) == (200, [{"text": "hi"}])

@@ -119,5 +119,5 @@ class Own(Plain):
 
 
 @pytest.mark.parametrize("kind", [Plain, Growing, Own])
-def test_skills_that_may_vary_are_asked_for_at_each_message(kind):
+def test_varying_skills_are_asked_at_each_message(kind):
     assert handlers.Loaded(kind(), {}, timezone.now()).always_task is (kind is Plain)

@@ -341,7 +341,7 @@ def test_wrong_obstacle_of_an_app_breaks_no_send(ada, echo, monkeypatch, wrong, 
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_limits_of_the_settings_hold_before_the_first_read(ada, settings, monkeypatch):
+def test_limits_of_settings_hold_before_first_read(ada, settings, monkeypatch):
     settings.WORKSPACE_LIMITS = {"requests_per_minute": 1}
     current.keep(current.Snapshot())
     monkeypatch.setattr(Limit.objects, "values_list", lambda *_: fail())
