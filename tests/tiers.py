@@ -66,10 +66,10 @@ OF_WHOLE_FILES = {"not slow": r"mark\.slow", "not services(only=True)": "only=Tr
 """How a file says in one line that a tier has none of its tests."""
 TIERS = {
     "test": Tier(
-        "not browser and not slow and not services(only=True)", 420, ignored=("tests/browser", "tests/docs"), spare=2
+        "not browser and not slow and not services(only=True)", 360, ignored=("tests/browser", "tests/docs"), spare=2
     ),
     "services": Tier(
-        "services and not slow and not browser", 480, declared="mark.services", spare=3, environment=SERVICES
+        "services and not slow and not browser", 420, declared="mark.services", spare=3, environment=SERVICES
     ),
     "browser": Tier("not slow", 300, ("tests/browser",), spare=2),
     "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
