@@ -123,6 +123,11 @@ class Usage:
     is_cut_off: bool = False
 
 
+def price(prices: tuple[float, float], input_tokens: int, output_tokens: int) -> float:
+    """The cost of tokens, by the prices of a million of them, in and out."""
+    return (input_tokens * prices[0] + output_tokens * prices[1]) / 1_000_000
+
+
 FINISH_REASON, CUT_OFF = "finishReason", "length"
 """In the metadata of a message that a limit of tokens cut off."""
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast, overload
 from uuid import uuid4
 
 from agentkit.clients import NO_CLIENT, Client, Wish
-from agentkit.content.emissions import Emission, Usage
+from agentkit.content.emissions import Emission, Usage, price
 from agentkit.content.messages import Message
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.errors import AgentFailure, HandlerError
 from agentkit.llm.approvals import Gate
-from agentkit.llm.models import AnyModel, Scripted, import_in_thread, open_model, price
+from agentkit.llm.models import AnyModel, Scripted, import_in_thread, open_model
 from agentkit.llm.reading import IN_WORDS, USUAL, Sight
 from agentkit.llm.tools import Tool
 from agentkit.selecting import Decision, by_words

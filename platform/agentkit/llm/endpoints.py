@@ -33,9 +33,9 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+from agentkit.content.emissions import price
 from agentkit.errors import AgentFailure
 from agentkit.llm.conversations import asked_in, own_messages, plain_content
-from agentkit.llm.models import price
 from agentkit.llm.reading import USUAL, Sight, sight_of
 from agentkit.llm.scripting import Asked, Respond, Returned, UseTool
 

@@ -75,11 +75,6 @@ def check_endpoint(name: str, base_url: str, api_key: str) -> None:
         )
 
 
-def price(prices: tuple[float, float], input_tokens: int, output_tokens: int) -> float:
-    """The cost of tokens, by the prices of a million of them, in and out."""
-    return (input_tokens * prices[0] + output_tokens * prices[1]) / 1_000_000
-
-
 async def has_model() -> bool:
     """Is there a default language model?"""
     try:
