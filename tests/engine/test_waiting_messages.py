@@ -15,6 +15,7 @@ from apps.record import projection
 from apps.record.errors import TaskBusy
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Message, Task
+from apps.record.reading import notifications
 from parley import db
 from tests.members import member
 from tests.working import begin, chunk, end, let_the_lease_run_out, say, state_of, types_of
@@ -54,6 +55,16 @@ def test_message_is_next_turn_whatever_the_outcome(ada, echo, said, outcome):
     words = Message.objects.filter(task=sent.task).values_list("role", "parts__0__text")
     assert list(words) == [("user", "first"), ("user", "second"), ("agent", "first"), ("agent", "second")]
     assert projection.differences(sent.context) == []
+
+
+def test_interrupted_turn_is_stopped_at_once(ada, echo, said, monkeypatch):
+    told = []
+    monkeypatch.setattr(notifications, "stop", told.append)
+    echo.on_busy = "interrupt"
+    sent = accept.accept(ada.principal, echo, said("first"))
+    begin(sent.run)
+    write(sent, ada, echo, said)
+    assert told == [sent.run]
 
 
 @pytest.mark.parametrize("outcome", [Completed("first"), InputRequired("first")])
