@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import shutil
 import sqlite3
 import uuid
 from dataclasses import dataclass, field, replace
@@ -347,17 +349,23 @@ _known: tuple[World, sqlite3.Connection] | None = None
 
 
 def once() -> World:
-    """The same world for each module: made by the first one, whose rows the others copy (on SQLite)."""
+    """The same world for each module: made by the first one, whose rows and files the others copy (on SQLite).
+
+    Tests between two modules may sweep the files.
+    """
     global _known
+    files, kept = default_storage.path(""), f"{os.environ['DATA_DIR']}/files of the two universes"
     if _known is None or connection.vendor != "sqlite":
         world = make(register_hosted("echo", ECHO, mcp_tools="agent"))
         if connection.vendor != "sqlite":
             return world
         _known = world, sqlite3.connect(":memory:", check_same_thread=False)
         connection.connection.backup(_known[1])
+        shutil.copytree(files, kept)
     else:
         connection.ensure_connection()
         _known[1].backup(connection.connection)
+        shutil.copytree(kept, files, dirs_exist_ok=True)
     return replace(_known[0], watch=replace(_known[0].watch, before=None))
 
 
