@@ -50,9 +50,7 @@ async def lend(assignment: Assignment, service: str) -> Lent | None:
 
 def _find(assignment: Assignment, service: str) -> Credential | None:
     lease, task = assignment.lease, assignment.task
-    held = Run.objects.filter(
-        pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING, lease_until__gt=database_time()
-    )
+    held = Run.objects.filter(**lease.is_held, state=Run.State.RUNNING, lease_until__gt=database_time())
     if not held.exists():
         raise LeaseLost
     allowed = assignment.options.get("credentials")

@@ -126,7 +126,7 @@ def _assignment(
     repeats = given is not run
     child = run.slot.get("child") if run.slot else None
     return Assignment(
-        lease=Lease(run.pk, run.fence),
+        lease=Lease(run.pk, run.fence, run.worker),
         agent=task.agent,
         task=task,
         message=run.message,
@@ -242,6 +242,7 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
     """Record the start. Raises LeaseLost."""
     task, version = run.task, run.task.agent.current_version
     with ledger.writing(task.context, lock=lock) as log:
+        log.may_be_lost = True  # then nobody holds the run: it is claimed again
         run.attempt, run.input, run.input_hash = run.attempt + 1, snapshot, digest_of(snapshot)
         values = {
             "attempt": run.attempt,
@@ -274,14 +275,14 @@ def _take_lease(log: Ledger, run: Run, worker: str, values: JSON, *, dead: str =
         held["lease_until__lt"] = NOW
     elif run.state != Run.State.QUEUED:
         raise LeaseLost
-    run.fence += 1
+    run.fence, run.worker = run.fence + 1, worker
     lease = {
         "state": Run.State.RUNNING,
         "fence": run.fence,
         "worker": worker,
         "lease_until": Now(settings.RUN_LEASE_SECONDS),
     }
-    log.acquire_lease(Lease(run.pk, run.fence), held, lease | values)
+    log.acquire_lease(Lease(run.pk, run.fence, worker), held, lease | values)
 
 
 def _end_exhausted(run: Run, now: datetime.datetime, worker: str, is_lost: bool, is_suspect: bool) -> None:
@@ -293,7 +294,7 @@ def _end_exhausted(run: Run, now: datetime.datetime, worker: str, is_lost: bool,
     with ledger.writing(run.task.context) as log:
         _take_lease(log, run, worker, {})
         log.use_loaded(run.task)
-        following = finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason)
+        following = finish.fail_lost_turn(log, run, Lease(run.pk, run.fence, run.worker), reason)
     agent = run.task.agent
     if is_suspect:
         Agent.objects.filter(pk=agent.pk).update(alone_until=now + SUSPICION)
@@ -321,7 +322,7 @@ def fail_killer(run_id: uuid.UUID, worker: str, how: str) -> Agent | None:
         with ledger.writing(run.task.context) as log:
             _take_lease(log, run, worker, {}, dead=worker)
             log.use_loaded(run.task)
-            following = finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason, WORKER_KILLED)
+            following = finish.fail_lost_turn(log, run, Lease(run.pk, run.fence, run.worker), reason, WORKER_KILLED)
     except (LeaseLost, Context.DoesNotExist):
         return None
     Agent.objects.filter(pk=agent.pk).update(alone_until=now + SUSPICION)

@@ -2,8 +2,8 @@
 
 A broker's message is worth one claim. Usually that is of the run it names. While runs wait longer than BEHIND_SECONDS,
 the claim is of the run whose turn it is, so one workspace's thousand messages do not delay another's first. The
-workspace with the fewest runs at work is next; of equal ones, the one that this process served longest ago. Within it:
-the highest priority; of equal ones, its agents and keys take turns; then the oldest.
+workspace with the fewest runs at work is next; of equal ones, the one that has waited longest since this process served
+it. Within it: the highest priority; of equal ones, its agents and keys take turns; then the oldest.
 
 Where the number of runs at work is limited, the choice leaves out who has as many as they may. The end of a run there
 is worth a claim too.
@@ -15,7 +15,6 @@ turns that wait for it count as work too.
 from __future__ import annotations
 
 import datetime
-import itertools
 import threading
 import time
 import uuid
@@ -23,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.db import connection
 
@@ -34,39 +34,57 @@ from apps.limits import current as limits
 from apps.limits.current import Holder
 from apps.limits.models import Kind, Whose
 from apps.record.execution import Run
-from parley.db.sql import CLOCK_SQL, Now, execute, uuid_from, write_transaction
+from parley.db.sql import CLOCK_SQL, Now, corrected_time, execute, time_from, uuid_from, write_transaction
 
 BEHIND_SECONDS = 0.1
 RESERVED_SECONDS = 5.0
 HELD_SECONDS = 1.0  # for which a lane is passed over whose run cannot start
-KEPT_SECONDS = 0.05  # what waits, because reading hundreds of lanes takes milliseconds
+KEPT_SECONDS = 0.05  # what waits, because reading it takes milliseconds
+LANES_AT_ONCE = 64
+LONG_AGO = datetime.datetime.fromtimestamp(0, datetime.UTC)
 CHOICES = 5  # of a claim, before it takes the named run
 REMEMBERED = 10_000  # workspaces and lanes
 
 
+class Head(NamedTuple):
+    """What is first in a lane: the highest priority, and since when such a run waits."""
+
+    workspace: int
+    priority: int
+    since: datetime.datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits, and what is with workers.
+    """What waits in some lanes, and what is with workers.
 
     Attributes:
-        heads: the highest priority of each lane with queued runs.
+        heads: of the lanes with queued runs, in order.
         busy: runs with workers, by lane and whether they continue a turn.
     """
 
-    heads: dict[str, int]
+    heads: dict[str, Head]
     busy: Counter[tuple[str, bool]]
 
     @classmethod
-    def read(cls) -> Waiting:
-        """One query."""
-        heads: dict[str, int] = {}
+    def read(cls, after: str = "") -> Waiting:
+        """LANES_AT_ONCE lanes after this one. One query, whose cost does not grow with what waits."""
+        heads: dict[str, Head] = {}
         busy: Counter[tuple[str, bool]] = Counter()
-        for lane, priority, runs in execute(QUEUE.format(now=CLOCK_SQL[connection.vendor]), []).fetchall():
+        rows = execute(QUEUE.format(now=CLOCK_SQL[connection.vendor]), [after, LANES_AT_ONCE]).fetchall()
+        for lane, priority, runs, since in rows:
             if runs:
                 busy[lane, priority == Run.Priority.CONTINUED] += runs
             else:
-                heads[lane] = Run.Priority.CONTINUED if priority is None else priority
+                heads[lane] = Head(Lane.read(lane).workspace, priority, time_from(since))
         return cls(heads, busy)
+
+    def work_of_workspaces(self) -> Counter[tuple[int, bool]]:
+        """`busy` by workspace."""
+        found: Counter[tuple[int, bool]] = Counter()
+        for (lane, continues), runs in self.busy.items():
+            found[Lane.read(lane).workspace, continues] += runs
+        return found
 
 
 @dataclass
@@ -74,11 +92,11 @@ class Turns:
     """Whom this process has served, and whether its queue is behind. Any thread may use it."""
 
     is_behind: bool = False
-    _served: dict[str | int, int] = field(default_factory=dict)
+    _served: dict[str | int, datetime.datetime] = field(default_factory=dict)
     _held: dict[str, float] = field(default_factory=dict)  # until when, by the monotonic clock
     _waiting: Waiting = field(default_factory=lambda: Waiting({}, Counter()))
     _kept_until: float = 0.0
-    _count: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _after: str = ""  # the lane after which to read next
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def claim(self, named: uuid.UUID | None, worker: str) -> Assignment | None:
@@ -99,45 +117,73 @@ class Turns:
         """Reserve the run whose turn it is. Returns it with its lane; None if nothing waits."""
         if Kind.RUNNING in limits.snapshot().names:
             with _one_at_a_time():
-                return self._reserve_of(Waiting.read())
+                return next(filter(None, map(self._reserve_of, self._read_all())), None)
         if time.monotonic() < self._kept_until and (chosen := self._reserve_of(self._waiting)):
             return chosen
-        self._waiting = waiting = Waiting.read()
-        self._kept_until = time.monotonic() + KEPT_SECONDS
-        if (chosen := self._reserve_of(waiting)) is None:
-            self.is_behind, self._kept_until = False, 0.0
-        return chosen
+        for waiting in self._read_all():
+            self._waiting, share = waiting, len(waiting.heads) / LANES_AT_ONCE
+            self._kept_until = time.monotonic() + KEPT_SECONDS * (share if self._after else 1)
+            if (chosen := self._reserve_of(waiting)) is not None:
+                return chosen
+        self.is_behind, self._kept_until = False, 0.0
+        return None
+
+    def _read_all(self) -> Iterator[Waiting]:
+        """What waits, some lanes at a time, from where the last reading ended. Later again from the beginning."""
+        for _ in range(2):
+            is_end = False
+            while not is_end:
+                began = self._after
+                waiting = Waiting.read(began)
+                is_end = len(waiting.heads) < LANES_AT_ONCE
+                self._after = "" if is_end else next(reversed(waiting.heads))
+                yield waiting
+            if not began:
+                return  # that was all
 
     def _reserve_of(self, waiting: Waiting) -> tuple[uuid.UUID, str] | None:
         full = _full_holders(waiting)
-        for lane in self._ordered(waiting):
+        while (lane := self._next_lane(waiting, full)) is not None:
             lowest = Run.Priority.CONTINUED if full & _holders(lane) else Run.Priority.LOW
-            if waiting.heads[lane] <= lowest and (run := _reserve(lane, lowest)) is not None:
-                waiting.busy[lane, waiting.heads[lane] == Run.Priority.CONTINUED] += 1
-                self._note_served(lane)
+            if (run := _reserve(lane, lowest)) is not None:
                 return run, lane
+            with self._lock:
+                waiting.heads.pop(lane, None)  # others have taken what waited there
         return None
 
-    def _ordered(self, waiting: Waiting) -> list[str]:
-        busy: Counter[tuple[int, bool]] = Counter()
-        for (lane, continues), runs in waiting.busy.items():
-            busy[Lane.read(lane).workspace, continues] += runs
+    def _next_lane(self, waiting: Waiting, full: set[Holder]) -> str | None:
+        """The lane whose turn it is. It counts as served, so that another thread takes the next one."""
+        with self._lock:
+            at_work, now = waiting.work_of_workspaces(), time.monotonic()
+            oldest: dict[int, datetime.datetime] = {}
+            for head in waiting.heads.values():
+                oldest[head.workspace] = min(head.since, oldest.get(head.workspace, head.since))
 
-        def key(lane: str) -> tuple[int, int, int, int, str]:
-            workspace, priority = Lane.read(lane).workspace, waiting.heads[lane]
-            at_work = busy[workspace, True]
-            if priority != Run.Priority.CONTINUED:
-                at_work += busy[workspace, False]
-            return at_work, self._served.get(workspace, 0), priority, self._served.get(lane, 0), lane
+            def key(lane: str) -> tuple[int, datetime.datetime, int, datetime.datetime]:
+                workspace, priority, since = waiting.heads[lane]
+                runs = at_work[workspace, True]
+                if priority != Run.Priority.CONTINUED:
+                    runs += at_work[workspace, False]
+                turn = max(oldest[workspace], self._served.get(workspace, LONG_AGO))
+                return runs, turn, priority, max(since, self._served.get(lane, LONG_AGO))
 
-        now = time.monotonic()
-        return sorted((lane for lane in waiting.heads if self._held.get(lane, 0.0) <= now), key=key)
+            lanes = [
+                lane
+                for lane, head in waiting.heads.items()
+                if self._held.get(lane, 0.0) <= now
+                and (head.priority == Run.Priority.CONTINUED or not full & _holders(lane))
+            ]
+            chosen = min(lanes, key=key, default=None)
+            if chosen is not None:
+                waiting.busy[chosen, waiting.heads[chosen].priority == Run.Priority.CONTINUED] += 1
+                self._note_served(chosen)
+        return chosen
 
     def _note_served(self, lane: str) -> None:
-        with self._lock:
-            if len(self._served) > REMEMBERED:
-                self._served.clear()
-            self._served[lane] = self._served[int(lane.partition(":")[0] or 0)] = next(self._count)
+        """The caller holds the lock."""
+        if len(self._served) > REMEMBERED:
+            self._served.clear()
+        self._served[lane] = self._served[Lane.read(lane).workspace] = corrected_time()
 
     def _is_turn(self, run: Run, now: datetime.datetime) -> bool:
         """May a message's own run be claimed without asking who else waits?"""
@@ -147,7 +193,8 @@ class Turns:
             self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
             if self.is_behind:
                 return False
-            self._note_served(run.lane)
+            with self._lock:
+                self._note_served(run.lane)
         return True
 
     def _is_reserved(self, run: Run, now: datetime.datetime) -> bool:

@@ -56,7 +56,7 @@ STATES: dict[type[Outcome], TaskState] = {
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
 }
-NO_LEASE = Lease(uuid.UUID(int=0), 0)
+NO_LEASE = Lease(uuid.UUID(int=0), 0, "")
 WORKER_LOST = "worker_lost"  # the code of a failure
 ANSWER = "answer"  # the artifact of streamed tokens
 

@@ -45,22 +45,29 @@ SUSPENSION_BY_CHILD = Query[Suspension](
 )
 
 QUEUE = """
-WITH RECURSIVE lanes (lane) AS (
-    SELECT min(lane) FROM record_run WHERE state = 'queued'
+WITH RECURSIVE lanes (lane, place) AS (
+    SELECT min(lane), 1 FROM record_run WHERE state = 'queued' AND lane > %s
     UNION ALL
-    SELECT (SELECT min(run.lane) FROM record_run AS run WHERE run.state = 'queued' AND run.lane > lanes.lane)
-    FROM lanes WHERE lanes.lane IS NOT NULL
+    SELECT (SELECT min(run.lane) FROM record_run AS run WHERE run.state = 'queued' AND run.lane > lanes.lane), place + 1
+    FROM lanes WHERE lanes.lane IS NOT NULL AND place < %s
+), heads AS (
+    SELECT lane, (SELECT min(run.priority) FROM record_run AS run WHERE run.state = 'queued' AND run.lane = lanes.lane)
+        AS priority FROM lanes WHERE lane IS NOT NULL
 )
-SELECT lane, (SELECT min(run.priority) FROM record_run AS run WHERE run.state = 'queued' AND run.lane = lanes.lane), 0
-FROM lanes WHERE lane IS NOT NULL
+SELECT lane, priority, 0, (
+    SELECT min(run.queued_at) FROM record_run AS run
+    WHERE run.state = 'queued' AND run.lane = heads.lane AND run.priority = heads.priority
+) FROM heads WHERE priority IS NOT NULL
 UNION ALL
-SELECT lane, priority, count(*) FROM record_run
+SELECT lane, priority, count(*), NULL FROM record_run
 WHERE state IN ('queued', 'running') AND lease_until IS NOT NULL AND (state = 'running' OR lease_until > {now})
 GROUP BY lane, priority
 """
-"""Each lane with queued runs and its highest priority; then, by lane and priority, how many runs are with workers.
+"""After a lane, so many lanes with queued runs: the highest priority, and since when such a run waits.
 
-It reads one index entry a lane, whatever waits there.
+Then, by lane and priority, how many runs are with workers.
+
+It reads three index entries a lane, whatever waits there, and no more lanes than asked for.
 """
 
 RESERVE = """

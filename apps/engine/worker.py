@@ -132,7 +132,7 @@ class WorkerProcess:
         """Claim the run that is reserved under this name, and nothing after it. Done when the run has ended here."""
         self._closing = True
         self._slots.take()
-        assignment = db.submit_for("claims", partial(claim, run_id, worker, alone=True)).result()
+        assignment = db.submit_unnamed(claim, run_id, worker, alone=True).result()
         return asyncio.run_coroutine_threadsafe(self._carry(assignment), self._loop)
 
     async def _carry(self, assignment: Assignment | None) -> None:
@@ -160,7 +160,7 @@ class WorkerProcess:
     def _claim_in_slot(self, run_id: uuid.UUID | None, take: Take) -> Future[bool]:
         """Claim a run under a name for this one claim. The slot is taken already."""
         name = f"{self.name}:{next(self._claim_numbers)}"
-        claiming = db.submit_for("claims", self._claim_and_begin, run_id, take, name)
+        claiming = db.submit_unnamed(self._claim_and_begin, run_id, take, name)
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         return claiming
@@ -389,7 +389,8 @@ def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, bool]:
     now = sql.database_time()
     running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=now)
     found = {
-        Lease(key, fence): interrupted for key, fence, interrupted in running.values_list("pk", "fence", "interrupted")
+        Lease(key, fence, worker): interrupted
+        for key, fence, worker, interrupted in running.values_list("pk", "fence", "worker", "interrupted")
     }
     held = [lease.run_id for lease in found if wanted[lease.run_id] == lease]
     if extend and held:
@@ -401,7 +402,7 @@ def release_runs(assignments: Iterable[Assignment]) -> None:
     """Queue these runs for other workers. Turns that must not be repeated fail with a reason."""
     for assignment in assignments:
         lease = assignment.lease
-        held = Run.objects.filter(pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING)
+        held = Run.objects.filter(**lease.is_held, state=Run.State.RUNNING)
         if not is_repeatable(assignment.agent):
             _fail_unrepeatable(assignment)
         elif held.update(state=Run.State.QUEUED, attempt=F("attempt") - 1, lease_until=None):

@@ -118,6 +118,7 @@ def lock_context(context: Context) -> datetime.datetime:
 DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at", "is_shared")
 """Columns that few events change, updated only if they differ."""
 
+UNIQUE = {Artifact: ("task", "artifact_id")}
 DERIVED_FIELDS = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
 
 
@@ -126,7 +127,11 @@ class Ledger(Rows):
 
     Attributes:
         extra_rows: other rows, such as runs, to insert with the events.
+        may_be_lost: by a crash of the database, because it is done again then. Such a write alone does not wait for the
+            disk.
     """
+
+    may_be_lost = False
 
     def __init__(self, context: Context, now: datetime.datetime | None, lease: Lease | None = None) -> None:
         super().__init__(context)
@@ -154,7 +159,7 @@ class Ledger(Rows):
 
     def renew_lease(self, lease: Lease, values: dict[str, Any] | None = None) -> None:
         """Write on behalf of a run: set these values on it, or extend its lease. The write raises LeaseLost."""
-        held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
+        held = {**lease.is_held, "state": Run.State.RUNNING, "lease_until__gt": NOW}
         self.acquire_lease(lease, held, values or {"lease_until": Now(settings.RUN_LEASE_SECONDS)})
         self._wait = notifications.SOON
 
@@ -277,7 +282,7 @@ class Ledger(Rows):
         rows: list[models.Model] = [context, *self.tasks.values(), *artifacts]
         new = [row for row in rows if row._state.adding]
         new += [*self.messages.values(), *self.extra_rows, *self.events]
-        sql.write(new, updates, unique_fields={Artifact: ("task", "artifact_id")}, alone=alone)
+        sql.write(new, updates, unique_fields=UNIQUE, alone=alone, may_be_lost=self.may_be_lost)
         if stored:
             blobs.count_uses(context.workspace_id, stored)
         if self._is_cleared:

@@ -30,10 +30,19 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A worker's claim to a run, valid while the run has this fence and the lease lasts."""
+    """A worker's claim to a run, valid while the run has this fence and this worker, and the lease lasts.
+
+    The fence alone is not enough: the database may lose a claim when it crashes, and then counts it again.
+    """
 
     run_id: uuid.UUID
     fence: int
+    worker: str
+
+    @property
+    def is_held(self) -> dict[str, Any]:
+        """What the run's row has while nobody else has claimed it."""
+        return {"id": self.run_id, "fence": self.fence, "worker": self.worker}
 
 
 def has_unfinished_run(task: uuid.UUID) -> bool:
@@ -149,7 +158,7 @@ def _valid_number(said: Any) -> float:
 def save_usage(lease: Lease, spent: UsageTotals) -> None:
     """Save the usage of a stopped run, unless it was claimed again."""
     with write_transaction():
-        if Run.objects.filter(pk=lease.run_id, fence=lease.fence).update(usage=spent.as_json):
+        if Run.objects.filter(**lease.is_held).update(usage=spent.as_json):
             run = Run.objects.select_related("task").get(pk=lease.run_id)
             for listener in added["usage_listeners"]:
                 listener(run.pk, run.task, run.agent_id or run.task.agent_id, spent.as_json)

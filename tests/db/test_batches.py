@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.sessions.models import Session
+from django.db import connection
 from django.utils import timezone
 
 from parley.db.sql import Update, write, write_transaction
@@ -32,6 +33,16 @@ def test_write_changes_nothing_without_its_row():
     assert [row.session_data for row in Session.objects.all()] == [""]
     write([lost], [there], alone=True)
     assert {row.session_data for row in Session.objects.all()} == {"", "new"}
+
+
+def test_write_that_may_be_lost_leaves_others_durable():
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")
+        write(many_rows("lost", 1), alone=True, may_be_lost=True)
+        cursor.execute("SHOW synchronous_commit")
+        assert cursor.fetchone() == ("on",)
+        cursor.execute("RESET synchronous_commit")
+    assert Session.objects.count() == 1
 
 
 def test_many_statements_write_all_or_nothing():

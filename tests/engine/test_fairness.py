@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from agentkit import Completed
-from apps.accounts.models import ApiKey
+from apps.accounts.models import ApiKey, User
 from apps.engine import accept, fairness
 from apps.engine.fairness import Turns, Waiting
 from apps.engine.queue import Lane
@@ -112,6 +112,22 @@ def test_agents_and_keys_of_a_workspace_take_turns(ada, echo, countdown, sent, c
     keyed = accept.accept(key.principal, echo, said()).run
     assert Lane.read(Run.objects.get(pk=keyed).lane) == Lane(key.workspace_id, echo.pk, str(key))
     assert {other, keyed} < {one.lease.run_id for one in claimed(flood[:3])}
+
+
+def test_lanes_beyond_those_read_get_their_turn(sent, claimed, monkeypatch):
+    people = [User.objects.create_user(f"{name}@example.org", name=name) for name in "CDEFG"]
+    monkeypatch.setattr(fairness, "LANES_AT_ONCE", 2)
+    runs = [run for person in people for run in sent(person, 2)]
+    order = owners(claimed(runs[:1] * 10))
+    assert sorted(order[:5]) == sorted(order[5:]) == list("CDEFG")
+
+
+def test_threads_choose_workspaces_in_turn(ada, bob, sent, turns, monkeypatch):
+    monkeypatch.setattr(fairness, "KEPT_SECONDS", 60.0)
+    sent(ada, 2), sent(bob, 2)
+    waiting = Waiting.read()
+    lanes = [turns._next_lane(waiting, set()) for _ in range(4)]
+    assert lanes == [*waiting.heads] * 2
 
 
 def test_reserved_run_is_not_chosen_until_reservation_ends(ada, sent, turns):

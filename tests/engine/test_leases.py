@@ -23,7 +23,7 @@ from apps.record import projection
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Artifact, Message, Task
-from apps.record.runs import Lease, LeaseLost
+from apps.record.runs import LeaseLost
 from parley import db as database
 from parley.db import sql
 from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of, types_of
@@ -77,6 +77,13 @@ def test_old_fence_writes_nothing(repeatable, sent):
     assert state_of(sent.task) == "completed"
 
 
+def test_claim_that_the_database_lost_writes_nothing(repeatable, sent):
+    held = begin(sent.run)
+    Run.objects.update(worker="another", fence=held.lease.fence)  # who claimed it after the crash got the same fence
+    writes_nothing(sent, held)
+    assert check_leases([held.lease], extend=True).get(held.lease) is None
+
+
 def test_heartbeat_extends_held_leases_only(repeatable, sent, ada, said):
     lost = begin(sent.run)
     let_the_lease_run_out(lost.lease)
@@ -101,7 +108,7 @@ def test_next_attempt_begins_again(repeatable, sent, published, is_given_back):
     else:
         let_the_lease_run_out(first.lease)
     second = begin(sent.run)
-    assert (second.attempt, second.lease) == (1 if is_given_back else 2, Lease(sent.run, 2))
+    assert (second.attempt, second.lease.fence) == (1 if is_given_back else 2, 2)
     say(second, chunk("both", "whole"))
     end(second, Completed("done"))
     assert dict(Artifact.objects.values_list("artifact_id", "state")) == {"first": "discarded", "both": "delivered"}

@@ -59,7 +59,7 @@ class TaskEffects:
 def _claim(assignment: Assignment, name: str, key: str, claim: uuid.UUID, instead_of: str | None) -> Claim:
     lease, task = assignment.lease, assignment.task.pk
     with write_transaction():
-        if not Run.objects.filter(pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING).exists():
+        if not Run.objects.filter(**lease.is_held, state=Run.State.RUNNING).exists():
             raise LeaseLost
         if instead_of is not None:
             unsettled = Effect.objects.filter(claim=instead_of, finished_at=None)

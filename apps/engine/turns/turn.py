@@ -272,7 +272,7 @@ def _record_fallback(assignment: Assignment, fallback: Agent) -> JSON:
     """Record the fallback in the run, for its other attempts. Returns the run's new input. Raises LeaseLost."""
     version = versions.version_at(fallback.current_version_id) if fallback.current_version_id else None
     fallback.current_version = version
-    held = Run.objects.filter(pk=assignment.lease.run_id, fence=assignment.lease.fence, state=Run.State.RUNNING)
+    held = Run.objects.filter(**assignment.lease.is_held, state=Run.State.RUNNING)
     given = held.values_list("input", flat=True).first()
     if given is None:
         raise LeaseLost

@@ -54,7 +54,7 @@ async def _cancel_stopped(remote_run: RemoteRun, is_late: bool) -> None:
 
 def _claim_stopped(remote_run: RemoteRun, is_late: bool) -> list[OpenWork]:
     lease = remote_run.assignment.lease
-    run = Run.objects.filter(pk=lease.run_id, fence=lease.fence).only("state", "interrupted").first()
+    run = Run.objects.filter(**lease.is_held).only("state", "interrupted").first()
     if run is not None and run.state != Run.State.QUEUED:
         is_held = run.state == Run.State.RUNNING
         if not is_held or run.interrupted or is_late:  # the turn is over

@@ -123,8 +123,7 @@ def mark_unwanted(remote_run: RemoteRun) -> None:
 
 
 def _write_held(assignment: Assignment, rows: list[OpenWork] | None = None, **values: Any) -> None:
-    lease = assignment.lease
-    held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
+    held = {**assignment.lease.is_held, "state": Run.State.RUNNING, "lease_until__gt": NOW}
     with sql.write_transaction():
         if not sql.update(Run, held, values):
             raise LeaseLost

@@ -54,10 +54,10 @@ def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     return _threads.enqueue(partial(with_database, function, *args, **kwargs))
 
 
-def submit_for[**P, T](whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-    """`submit` on behalf of another caller."""
+def submit_unnamed[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """`submit` on nobody's behalf: such calls may take all threads."""
     context = copy_context()
-    context.run(caller.set, whose)
+    context.run(caller.set, "")
     return context.run(_threads.enqueue, partial(with_database, function, *args, **kwargs))
 
 

@@ -241,6 +241,7 @@ def write(
     unique_fields: Mapping[type[models.Model], tuple[str, ...]] | None = None,
     *,
     alone: bool = False,
+    may_be_lost: bool = False,
 ) -> list[int]:
     """Write rows within the open transaction; gives the number of rows of each update.
 
@@ -248,7 +249,8 @@ def write(
     may touch the same row, and references between new rows need deferred constraints, as Django's are. No signals are
     sent; generated keys are not read back. Inserted rows overwrite rows with the same `unique_fields`.
 
-    `alone`: a transaction of its own. On PostgreSQL that is one statement, if it can be.
+    `alone`: a transaction of its own. On PostgreSQL that is one statement, if it can be; if it `may_be_lost` when the
+    database crashes, it does not wait for the disk.
     Raises IntegrityError, or `missing` of the last update without rows.
     """
     rows_by_model: dict[type[models.Model], list[models.Model]] = defaultdict(list)
@@ -262,7 +264,7 @@ def write(
     is_transaction = may_be_alone and _fits_one(statements)
     with write_transaction() if alone and not is_transaction else nullcontext():
         if is_transaction:
-            counts = _execute_as_one(statements, len(updates), required)
+            counts = _execute_as_one(statements, len(updates), required, may_be_lost=may_be_lost)
         else:
             statements = build()
             if is_postgresql and _fits_one(statements):
@@ -333,7 +335,11 @@ def _guard(required: Sequence[Update]) -> tuple[str, list[Any]]:
 
 
 def _execute_as_one(
-    statements: list[tuple[str, list[Any]]], counted: int, required: Sequence[Update] = ()
+    statements: list[tuple[str, list[Any]]],
+    counted: int,
+    required: Sequence[Update] = (),
+    *,
+    may_be_lost: bool = False,
 ) -> list[int]:
     """Execute them as parts of one statement; gives the number of rows of the first ones."""
     guard, params = _guard(required) if required else ("", [])
@@ -341,9 +347,11 @@ def _execute_as_one(
     for n, (sql, own) in enumerate(statements):
         parts.append(f"w{n} AS ({sql}{' RETURNING 1' if n < counted else ''})")
         params += own
-    counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(counted))  # noqa: S608
-    found = execute(f"WITH {', '.join(parts)} SELECT {counts or 'NULL'}", params).fetchone()
-    return list(found) if counts else []
+    shown = [f"(SELECT count(*) FROM w{n})" for n in range(counted)]  # noqa: S608
+    if may_be_lost:
+        shown.append("set_config('synchronous_commit', 'off', true)")
+    found = execute(f"WITH {', '.join(parts)} SELECT {', '.join(shown) or 'NULL'}", params).fetchone()
+    return list(found[:counted])
 
 
 def _fits_one(statements: list[tuple[str, list[Any]]]) -> bool:
