@@ -50,7 +50,7 @@ WITH RECURSIVE lanes (lane, place) AS (
     UNION ALL
     SELECT (SELECT min(run.lane) FROM record_run AS run WHERE run.state = 'queued' AND run.lane > lanes.lane), place + 1
     FROM lanes WHERE lanes.lane IS NOT NULL AND place < %s
-), heads AS (
+), heads AS MATERIALIZED (
     SELECT lane, (SELECT min(run.priority) FROM record_run AS run WHERE run.state = 'queued' AND run.lane = lanes.lane)
         AS priority FROM lanes WHERE lane IS NOT NULL
 )
