@@ -92,6 +92,10 @@ bench: setup
 bench-peers: setup
 	@$(PY) -m benchmarks.peers $(BENCH)
 
+# 1, 2, 4 … web processes and as many workers: docs/scaling.md. BENCH="--quick", BENCH="--processes 1,6"
+bench-scaling: setup
+	@$(PY) -m benchmarks.scaling $(BENCH)
+
 # Other people's A2A software and Parley, both ways: docs/reference/interoperability.md. Needs a network, and Node.
 interoperability: setup
 	@UV=$(UV) $(PY) -m interoperability --write

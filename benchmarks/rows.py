@@ -1,4 +1,6 @@
-"""Rows for a throwaway database: `python -m benchmarks.rows agents|tasks SLUG COUNT|record SLUG COUNT`.
+"""Rows for a throwaway database.
+
+    python -m benchmarks.rows agents|tasks SLUG COUNT|record SLUG COUNT|workspaces COUNT
 
 SQL makes the tasks without the ledger, a million in a minute or two. `record` adds for each task a run, two events, an
 entry of the search index, and a session without tasks; a million take a few minutes.
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ django.setup()
 
 from django.db import connection, transaction  # noqa: E402  (needs Django's apps, as do those below)
 
-from apps.accounts.models import User  # noqa: E402
+from apps.accounts.models import ApiKey, User  # noqa: E402
 from apps.agents.models import Agent  # noqa: E402
 from apps.agents.registration import register_hosted  # noqa: E402
 from apps.plans.definitions import PlanDefinition  # noqa: E402
@@ -75,6 +78,12 @@ DIALECTS = {
         TEXT,
     ),
 }
+
+
+def open_workspaces(count: int) -> None:
+    """Prints a key of each of so many new people's workspaces."""
+    for _ in range(count):
+        print(ApiKey.issue(User.objects.create_user(f"{uuid.uuid4().hex}@parley.local"), "bench")[1])
 
 
 def register_agents() -> None:
@@ -241,5 +250,7 @@ if __name__ == "__main__":
             make_tasks(slug, int(count))
         case ["record", slug, count]:
             make_tasks(slug, int(count), whole=True)
+        case ["workspaces", count]:
+            open_workspaces(int(count))
         case _:
             raise SystemExit(__doc__)

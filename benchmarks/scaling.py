@@ -1,13 +1,15 @@
-"""Blocking sends with several web processes and workers on one machine: `python -m benchmarks.scaling [--quick]`.
+"""Blocking sends with several web processes and as many workers on one machine: `python -m benchmarks.scaling`.
 
-Each connection of the client goes to the next web process. While it sends, a thread samples what the database's
-sessions wait for. At the end it prints what a send costs in commits, write-ahead log and publications.
+Each connection of the client goes to the next web process, with the key of the next of 32 workspaces. While it sends,
+a thread samples what the database's sessions wait for. *Efficiency* is the speed compared with that of one web process
+and one worker, for each of either. At the end it prints what a send costs in commits, write-ahead log and publications.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import signal
 import statistics
 import sys
@@ -22,15 +24,15 @@ import psycopg
 import redis
 
 from benchmarks import report, variants
-from benchmarks.cells import Measure, at_once, send
+from benchmarks.cells import Sample, send
 from benchmarks.figures import shown
-from benchmarks.load import Request
+from benchmarks.load import Request, timed
 from benchmarks.peers import SERVICES, Peer, parley
 from benchmarks.rpc import Client, said
 from benchmarks.target import Target
 
-PROCESSES = (1, 2, 4)
-COUNT = 256  # sends of a round
+WORKSPACES = 32
+COUNT = 256  # sends of a round, for each web process
 CONVERSATION = str(uuid.uuid4())
 ROUNDS = 3
 SAMPLE_SECONDS = 0.02
@@ -44,7 +46,19 @@ WAITS = {
     "running": ("/",),
 }
 """Classes of waits by the beginning of type and event; the first that fits counts."""
-HEAD = ("web × workers", "at once", "requests/s", *ROLES, "connections", "busy sessions", *WAITS, "other")
+HEAD = (
+    "web × workers",
+    "at once",
+    "requests/s",
+    "efficiency",
+    "p50 ms",
+    "p95 / p50",
+    *ROLES,
+    "connections",
+    "busy sessions",
+    *WAITS,
+    "other",
+)
 BUSY = """
 SELECT coalesce(wait_event_type, '') || '/' || coalesce(wait_event, '')
 FROM pg_stat_activity WHERE datname = %s AND state <> 'idle'
@@ -64,12 +78,13 @@ LOADS: dict[str, tuple[Request, int]] = {"16": (send, 16), "64": (send, 64), "16
 
 @dataclass(frozen=True)
 class Balanced(Target):
-    """A client's connections go to the `urls` in turn."""
+    """A client's connections go to the `urls` in turn, with each of the `keys` in turn."""
 
     urls: Iterator[str] = field(default_factory=lambda: iter(()))
+    keys: Iterator[str] = field(default_factory=lambda: iter(()))
 
     def client(self) -> Client:
-        return Client(next(self.urls), self.key)
+        return Client(next(self.urls), next(self.keys))
 
 
 @dataclass
@@ -112,21 +127,26 @@ def _class_of(event: str) -> str:
 
 def main() -> None:
     options = parser().parse_args()
-    numbers, count, rounds = ((1, 2), 32, 1) if options.quick else (PROCESSES, COUNT, ROUNDS)
+    numbers, count, rounds = ([1, 2], 32, 1) if options.quick else (options.processes, COUNT, ROUNDS)
     before, urls = report.machine(), variants.services()[SERVICES]
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
     with variants.running({"Parley": urls}) as (target,):
-        counted, sent = counters(urls, target.inside.name), 0
-        for webs, workers in itertools.product(numbers, numbers):
+        keys = target.inside.python("-m", "benchmarks.rows", "workspaces", str(WORKSPACES)).stdout.split()
+        counted, sent, alone = counters(urls, target.inside.name), 0, dict[str, float]()
+        for processes in numbers:
             with ExitStack() as exits:
-                for _ in range(workers - 1):
+                for _ in range(processes - 1):
                     exits.enter_context(target.inside.another_worker())
-                more = [exits.enter_context(target.inside.another_web()) for _ in range(webs - 1)]
+                more = [exits.enter_context(target.inside.another_web()) for _ in range(processes - 1)]
                 spread = itertools.cycle([target.url, *more])
-                peer = parley(Balanced("Parley", target.url, target.key, target.stack, spread), urls)
                 for name, (request, number) in LOADS.items():
-                    sends, figures = measured(peer, at_once(request, number), number, count, rounds)
-                    print(f"| {' | '.join([f'{webs} × {workers}', name, *figures])} |", flush=True)
+                    whose = itertools.cycle([target.key] if request is send_here else keys)
+                    peer = parley(Balanced("Parley", target.url, target.key, target.stack, spread, whose), urls)
+                    sends, speed, figures = measured(peer, request, number, count * processes, rounds)
+                    alone.setdefault(name, speed / processes)
+                    speeds = [shown(speed), f"{100 * speed / processes / alone[name]:.0f} %"]
+                    row = [f"{processes} × {processes}", name, *speeds, *figures]
+                    print(f"| {' | '.join(row)} |", flush=True)
                     sent += sends
         for name, after in counters(urls, target.inside.name).items():
             print(f"{name} of a send: {shown((after - counted[name]) / sent)}")
@@ -137,6 +157,13 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     made.add_argument("--quick", action="store_true", help="a tiny round, to see that everything works")
+    made.add_argument(
+        "--processes",
+        type=lambda text: [int(one) for one in text.split(",")],
+        default=[1 << n for n in range(9) if n < 2 or 2 << n <= (os.cpu_count() or 1)],
+        metavar="N,N",
+        help="how many web processes and workers; by default from 1 to half of the processors, and at least 2",
+    )
     return made
 
 
@@ -152,9 +179,17 @@ def counters(urls: Mapping[str, str], database: str) -> dict[str, float]:
     return {"commits": row[0], "bytes of write-ahead log": float(row[1]), "publications": published}
 
 
-def measured(peer: Peer, measure: Measure, number: int, count: int, rounds: int) -> tuple[int, list[str]]:
-    """The sends; median of requests a second, means of processor ms, connections, and waits."""
+def measured(peer: Peer, request: Request, number: int, count: int, rounds: int) -> tuple[int, float, list[str]]:
+    """The sends; median of requests a second; latencies, means of processor ms, connections, and waits."""
+    seconds: list[float] = []
+
+    async def measure(target: Target, count: int) -> Sample:
+        found, whole = await timed(target, request, count=count, at_once=number)
+        seconds.extend(found)
+        return Sample(count / whole, count + number)
+
     warm, _ = peer.ask(measure, number)  # opens the processes' database connections
+    seconds.clear()
     speeds: list[float] = []
     spent: Counter[str] = Counter()
     sent = 0
@@ -165,8 +200,9 @@ def measured(peer: Peer, measure: Measure, number: int, count: int, rounds: int)
             sent += sample.requests
             spent.update(used)
     processor = [shown(spent[role] * 1000 / sent) for role in ROLES]
-    connections = str(peer.target.database_connections())
-    return sent + warm.requests, [shown(statistics.median(speeds)), *processor, connections, *waits.shares()]
+    half, late = statistics.median(seconds), statistics.quantiles(seconds, n=20)[-1]
+    rest = [shown(half * 1000), shown(late / half), *processor, str(peer.target.database_connections())]
+    return sent + warm.requests, statistics.median(speeds), [*rest, *waits.shares()]
 
 
 if __name__ == "__main__":
