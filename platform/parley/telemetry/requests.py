@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import secrets
 import time
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from django.conf import settings
 from opentelemetry.trace import Span, SpanKind
 from structlog.contextvars import bind_contextvars
 
@@ -27,6 +29,7 @@ SANE_ID = re.compile(rb"[\w.:-]{1,64}")
 GROUP = re.compile(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)")
 CONVERTER = re.compile(r"<\w+:")
 QUIET = ("/static/", "/healthz", "/readyz", "/metrics")  # logged at DEBUG, unless they fail
+SLOW_SECONDS = 1.0  # from then on, all are logged
 SCOPE_KEY = "parley.request"
 METHOD = "http.request.method"
 
@@ -139,11 +142,12 @@ class ObservedRequests:
             raise
         finally:
             seen.end(CLIENT_LEFT)
+            took = time.perf_counter() - seen.began
             level = logging.DEBUG if seen.status < 400 and scope["path"].startswith(QUIET) else logging.INFO
-            if log.isEnabledFor(level):
+            is_usual = 0 < seen.status < 400 and took < SLOW_SECONDS
+            if log.isEnabledFor(level) and not (is_usual and random.random() >= settings.LOG_ACCESS_SAMPLE):  # noqa: S311
                 told = {"method": scope["method"], "path": seen.route or "-", "status": seen.status}
-                told["duration_ms"] = round((time.perf_counter() - seen.began) * 1000, 1)
-                log.log(level, "request", extra=told)
+                log.log(level, "request", extra=told | {"duration_ms": round(took * 1000, 1)})
 
     async def _traced(self, scope: Scope, receive: Any, send: Any) -> None:
         seen: Seen = scope[SCOPE_KEY]
