@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from parley.asgi import application
 from parley.telemetry import requests
 
 pytestmark = pytest.mark.django_db
@@ -53,8 +54,8 @@ async def test_probes_are_for_debugging(http, lines):
     assert (probe["level"], missing["level"], missing["status"]) == ("debug", "info", 404)
 
 
-async def test_sampling_keeps_failures_and_slow_answers(http, lines, settings, monkeypatch):
-    settings.LOG_ACCESS_SAMPLE = 0.0
+async def test_sampling_keeps_failures_and_slow_answers(http, lines, monkeypatch):
+    monkeypatch.setattr(application.application_mapping["http"], "sample", 0.0)
     await http.get("/healthz")
     await http.get("/no/such/page")
     monkeypatch.setattr(requests, "SLOW_SECONDS", 0.0)

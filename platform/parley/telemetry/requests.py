@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from django.conf import settings
 from opentelemetry.trace import Span, SpanKind
 from structlog.contextvars import bind_contextvars
 
@@ -122,11 +121,12 @@ class ObservedRequests:
     """ASGI middleware, the outermost, so that a request has its id before anything can refuse it.
 
     It takes the caller's `X-Request-ID` if that is sane, and returns it. With tracing on, the request's `traceparent`
-    becomes that of its own span, so that everything that reads the header goes on below it.
+    becomes that of its own span, so that everything that reads the header goes on below it. Of requests that succeed
+    within a second, the part `sample` has a line in the log.
     """
 
-    def __init__(self, application: Application) -> None:
-        self.application = application
+    def __init__(self, application: Application, sample: float) -> None:
+        self.application, self.sample = application, sample
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         ids = [value for name, value in scope["headers"] if name == b"x-request-id"]  # several contradict one another
@@ -145,7 +145,7 @@ class ObservedRequests:
             took = time.perf_counter() - seen.began
             level = logging.DEBUG if seen.status < 400 and scope["path"].startswith(QUIET) else logging.INFO
             is_usual = 0 < seen.status < 400 and took < SLOW_SECONDS
-            if log.isEnabledFor(level) and not (is_usual and random.random() >= settings.LOG_ACCESS_SAMPLE):  # noqa: S311
+            if log.isEnabledFor(level) and not (is_usual and random.random() >= self.sample):  # noqa: S311
                 told = {"method": scope["method"], "path": seen.route or "-", "status": seen.status}
                 log.log(level, "request", extra=told | {"duration_ms": round(took * 1000, 1)})
 
