@@ -172,7 +172,7 @@ class Stack:
         celery = ["-m", "celery", "-A", "parley"]
         if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
-        worker = [*celery, "worker", "--without-gossip", "--without-mingle", "--loglevel=INFO"]
+        worker = [*celery, "worker", "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=INFO"]
         return {
             **dict.fromkeys(self.workers, worker),
             "beat": [*celery, "beat", "--loglevel=WARNING"],

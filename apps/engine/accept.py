@@ -201,7 +201,7 @@ def _record_message(
     depends = find_dependencies(principal, target.context, named, parent) if named else []
     with_named = message | ({"referenceTaskIds": [*message.get("referenceTaskIds", []), *named]} if named else {})
     body_hash = digest_of(sent) if sender else ""  # before the lock
-    with ledger.writing(target.context or Context(), lock=lock) as log:
+    with ledger.writing(target.context or Context(pk=notifications.new_context_id()), lock=lock) as log:
         if sender:
             by = {"sender": sender, "agent": agent, "message_id": sent["messageId"], "body_hash": body_hash}
             log.extra_rows.append(Accepted(**by, task_id=task_id))

@@ -7,6 +7,7 @@ from functools import partial
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.db import DatabaseError, InterfaceError
 from django.urls import get_resolver
@@ -64,7 +65,9 @@ async def write_refusals() -> None:
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": ObservedRequests(RequestGuard(partial(handle_async, pages=handle_page), largest_body)),
+        "http": ObservedRequests(
+            RequestGuard(partial(handle_async, pages=handle_page), largest_body), settings.LOG_ACCESS_SAMPLE
+        ),
         "websocket": MeasuredSockets(SameOrigin(SocketLimits(AuthMiddlewareStack(URLRouter(SOCKETS))))),
     }
 )

@@ -11,7 +11,11 @@ from parley.serving.garbage import freeze_imported_objects
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
 os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # `prepare` makes them; they would import every page
 
-TRANSPORT_ALIASES["memory"] = "apps.engine.queue:MemoryTransport"
+TRANSPORT_ALIASES |= {
+    "memory": "apps.engine.queue:MemoryTransport",
+    "redis": "apps.engine.queue:RedisTransport",
+    "rediss": "apps.engine.queue:RedisTransport",
+}
 app = Celery("parley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(related_name="jobs")

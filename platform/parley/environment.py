@@ -209,6 +209,7 @@ def broker_options(url: str) -> dict[str, Any]:
     """Celery's transport options for `CELERY_BROKER_URL`.
 
     On Redis, Celery imitates acknowledgements with two transactions per message, and redelivers after an hour. The
-    sweep finds a lost run in half a minute, so this is turned off.
+    sweep finds a lost run in half a minute, so this is turned off. It also reads a list for each of four priorities,
+    and nobody sets any.
     """
-    return {"ack_emulation": False} if url.startswith(("redis://", "rediss://")) else {}
+    return {"ack_emulation": False, "priority_steps": [0]} if url.startswith(("redis://", "rediss://")) else {}

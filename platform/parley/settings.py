@@ -495,5 +495,6 @@ LOGGING = logging_config(
     agent_errors=EMBEDDED,
     texts=DEBUG,
 )
+LOG_ACCESS_SAMPLE = env.float("LOG_ACCESS_SAMPLE", default=1.0)  # part of the fast, successful requests that is logged
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 SENTRY_ENVIRONMENT = env.str("SENTRY_ENVIRONMENT", default=INSTALLATION)

@@ -38,7 +38,7 @@ NEEDED = {
     "ALLOWED_HOSTS", "FORWARDED_ALLOW_IPS",
 }  # fmt: skip
 RELEASE_SECONDS = 30  # that `WorkerProcess.close` waits beside DRAIN_SECONDS for runs to be given back
-WORKER = "celery -A parley worker --without-gossip --without-mingle"
+WORKER = "celery -A parley worker --without-gossip --without-mingle --without-heartbeat"
 BEAT = "celery -A parley beat"
 
 

@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+from parley.asgi import application
+from parley.telemetry import requests
+
 pytestmark = pytest.mark.django_db
 
 
@@ -49,3 +52,12 @@ async def test_probes_are_for_debugging(http, lines):
     await http.get("/static/none.css")
     [probe, missing] = [event for event in lines.events if event["logger"] == "parley.access"]
     assert (probe["level"], missing["level"], missing["status"]) == ("debug", "info", 404)
+
+
+async def test_sampling_keeps_failures_and_slow_answers(http, lines, monkeypatch):
+    monkeypatch.setattr(application.application_mapping["http"], "sample", 0.0)
+    await http.get("/healthz")
+    await http.get("/no/such/page")
+    monkeypatch.setattr(requests, "SLOW_SECONDS", 0.0)
+    await http.get("/healthz")
+    assert [event["status"] for event in lines.events if event["logger"] == "parley.access"] == [404, 200]

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import math
 import random
 import threading
 import time
 import uuid
 import weakref
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Concatenate, NamedTuple
 
@@ -39,6 +41,7 @@ BATCH_SIZE = 500  # events per query
 MAX_RECENT = 5000  # contexts whose newest announced index is remembered
 WOKEN_AT_ONCE = 8  # waiting streams
 PAUSE_SECONDS = 0.004  # until the next are woken
+HEAR_SECONDS = 0.1  # that Redis may take to confirm a subscription; then the poll must find what was missed
 COMMIT_MARGIN = datetime.timedelta(seconds=60)  # how late a commit may be, clock differences included
 
 
@@ -49,9 +52,9 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
     the iterator (`contextlib.aclosing`) to stop.
     """
     hub = running_hub()
-    reached, may_be_more = after, since is None or since <= hub.listens_since
-    began = time.time()
+    reached, began = after, time.time()
     with hub.reader(context_id) as reader:
+        may_be_more = await hub.may_miss(context_id, since)
         while True:
             if not may_be_more:
                 await reader.grown_beyond(reached)
@@ -74,7 +77,7 @@ async def growth(
     hub = _hubs.get(asyncio.get_running_loop()) or running_hub()
     reached = after
     with hub.reader(context_id) as reader:
-        if since is None or since <= hub.listens_since:
+        if await hub.may_miss(context_id, since):
             yield reached
         while True:
             beyond = reader.settled_beyond(reached) if settled else reader.grown_beyond(reached, at_once=True)
@@ -94,12 +97,13 @@ async def shared[**P, T](
     return result
 
 
-def start_listening() -> float:
-    """Listen for notifications from now on; gives the time, by the event loop's clock, for `follow`."""
-    loop = asyncio.get_running_loop()
-    if loop not in _hubs:
-        running_hub()
-    return loop.time()
+def start_listening(context: str = "") -> float:
+    """Listen for notifications of new contexts, and of one with this id; gives the monotonic time, for `follow`."""
+    hub = _hubs.get(asyncio.get_running_loop()) or running_hub()
+    if context:
+        with suppress(ValueError):  # it has another id, too
+            hub.hear(str(uuid.UUID(context)))
+    return time.monotonic()
 
 
 class Turns:
@@ -301,15 +305,10 @@ class Subscription:
 
 
 class Hub:
-    """The readers and subscriptions of one event loop, and the poll that finds what notifications missed.
-
-    Attributes:
-        listens_since: by the loop's clock; all announcements after it are received.
-    """
+    """The readers and subscriptions of one event loop, and the poll that finds what notifications missed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
-        self.listens_since = loop.time() + 1.0  # connecting to Redis takes a moment
         self._lock = threading.Lock()  # guards the three dicts below: `_reached` reads them in any thread
         self._recent: dict[str, Announced] = {}  # by context, the least recent first
         self._readers: dict[str, Reader] = {}
@@ -317,6 +316,40 @@ class Hub:
         self.turns = Turns()
         self._poll: asyncio.Task[None] | None = None
         self._stop_listening = notifications.on_reached(self._reached)
+        self._heard: dict[str, Future[float]] = {}  # channels, and since when they are heard
+        self._own: list[str] = []  # the ids whose channels new contexts get, the newest last
+        self._renew_own()
+
+    def hear(self, topic: str) -> Future[float]:
+        """Hear of a topic: until the next poll, or for as long as it is followed."""
+        channel = notifications.channel_of(topic)
+        if (since := self._heard.get(channel)) is None:
+            since = self._heard[channel] = notifications.listen(channel)
+            self._poll_from_now_on()
+        return since
+
+    async def heard(self, *topics: str) -> float:
+        """Since when, by the monotonic clock, all announcements of these are received."""
+        heard = [self.hear(topic) for topic in topics]
+        if waiting := [asyncio.wrap_future(since) for since in heard if not since.done()]:
+            await asyncio.wait(waiting, timeout=HEAR_SECONDS)
+        return max(since.result() if since.done() else math.inf for since in heard)
+
+    async def may_miss(self, context_id: uuid.UUID, since: float | None) -> bool:
+        """Whether something may have been announced after `since` that was not received; if so, read once."""
+        return await self.heard(str(context_id)) >= (-math.inf if since is None else since)
+
+    def _renew_own(self) -> None:
+        """Choose another channel for new contexts: who follows one of them elsewhere then hears of few others."""
+        own = str(uuid.uuid4())
+        self._own = [*self._own[-1:], own]
+        self.hear(own).add_done_callback(lambda _: notifications.begin_new_ids_as(own))
+
+    def _forget_channels(self) -> None:
+        followed = {notifications.channel_of(topic) for topic in (*self._own, *self._readers, *self._subscriptions)}
+        for channel in self._heard.keys() - followed:
+            del self._heard[channel]
+            notifications.leave(channel)
 
     @contextmanager
     def reader(self, context_id: uuid.UUID) -> Iterator[Reader]:
@@ -327,26 +360,25 @@ class Hub:
             self._readers[key] = reader
         reader.followers += 1
         metrics.FOLLOWERS["context"].inc()
-        if self._poll is None or self._poll.done():
-            self._start_poll()
+        self._poll_from_now_on()
         try:
             yield reader
         finally:
             reader.followers -= 1  # the poll removes it, later: others may be about to read the same
             metrics.FOLLOWERS["context"].dec()
 
-    @contextmanager
-    def subscribe(
+    @asynccontextmanager
+    async def subscribe(
         self, *, owner: int | None = None, contexts: frozenset[uuid.UUID] = frozenset()
-    ) -> Iterator[Subscription]:
+    ) -> AsyncIterator[Subscription]:
         subscription = Subscription(owner, contexts, self.turns)
         with self._lock:
             for topic in subscription.topics:
                 self._subscriptions.setdefault(topic, set()).add(subscription)
         metrics.FOLLOWERS["subscription"].inc()
-        if self._poll is None or self._poll.done():
-            self._start_poll()
+        self._poll_from_now_on()
         try:
+            await self.heard(*subscription.topics)
             yield subscription
         finally:
             metrics.FOLLOWERS["subscription"].dec()
@@ -361,6 +393,8 @@ class Hub:
         loop = self._loop()
         if loop is None or loop.is_closed():
             self._stop_listening()
+            self._own, self._readers, self._subscriptions = [], {}, {}
+            self._forget_channels()
             return
         with self._lock:
             newest, settled = self._recent.pop(context_id, (0, 0))
@@ -380,18 +414,21 @@ class Hub:
             for subscription in self._subscriptions.get(topic, ()):
                 subscription.notify(uuid.UUID(context_id), index)
 
-    def _start_poll(self) -> None:
-        self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
+    def _poll_from_now_on(self) -> None:
+        if self._poll is None or self._poll.done():
+            self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
 
     async def _poll_while_followed(self) -> None:
         db.caller.set("feed")  # not who happened to follow first
-        while self._readers or self._subscriptions:
+        while self._readers or self._subscriptions or len(self._heard) > len(self._own):
             await asyncio.sleep(settings.FEED_POLL_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
             try:
                 await self._poll_readers()
                 await self._poll_subscriptions()
             except Exception:
                 log.warning("could not poll for new events; trying again", exc_info=True)
+            self._renew_own()
+            self._forget_channels()
 
     async def _poll_readers(self) -> None:
         """One query for all of them."""

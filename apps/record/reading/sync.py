@@ -413,7 +413,7 @@ class LiveEvents:
     async def _read(self) -> None:
         owner = None if self.sessions else self.principal.user_id
         db.caller.set(f"{self.principal.sender}, live")  # its turns come before those of the user's many streams
-        with running_hub().subscribe(owner=owner, contexts=self.sessions) as subscription:
+        async with running_hub().subscribe(owner=owner, contexts=self.sessions) as subscription:
             self._subscription = subscription
             position = await db.run_for_stream(current_position, self.principal, self.sessions)
             self._progress = progress = Progress(self.principal, position, self.sessions, self.show)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import secrets
 import time
@@ -27,6 +28,7 @@ SANE_ID = re.compile(rb"[\w.:-]{1,64}")
 GROUP = re.compile(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)")
 CONVERTER = re.compile(r"<\w+:")
 QUIET = ("/static/", "/healthz", "/readyz", "/metrics")  # logged at DEBUG, unless they fail
+SLOW_SECONDS = 1.0  # from then on, all are logged
 SCOPE_KEY = "parley.request"
 METHOD = "http.request.method"
 
@@ -119,11 +121,12 @@ class ObservedRequests:
     """ASGI middleware, the outermost, so that a request has its id before anything can refuse it.
 
     It takes the caller's `X-Request-ID` if that is sane, and returns it. With tracing on, the request's `traceparent`
-    becomes that of its own span, so that everything that reads the header goes on below it.
+    becomes that of its own span, so that everything that reads the header goes on below it. Of requests that succeed
+    within a second, the part `sample` has a line in the log.
     """
 
-    def __init__(self, application: Application) -> None:
-        self.application = application
+    def __init__(self, application: Application, sample: float) -> None:
+        self.application, self.sample = application, sample
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         ids = [value for name, value in scope["headers"] if name == b"x-request-id"]  # several contradict one another
@@ -139,11 +142,12 @@ class ObservedRequests:
             raise
         finally:
             seen.end(CLIENT_LEFT)
+            took = time.perf_counter() - seen.began
             level = logging.DEBUG if seen.status < 400 and scope["path"].startswith(QUIET) else logging.INFO
-            if log.isEnabledFor(level):
+            is_usual = 0 < seen.status < 400 and took < SLOW_SECONDS
+            if log.isEnabledFor(level) and not (is_usual and random.random() >= self.sample):  # noqa: S311
                 told = {"method": scope["method"], "path": seen.route or "-", "status": seen.status}
-                told["duration_ms"] = round((time.perf_counter() - seen.began) * 1000, 1)
-                log.log(level, "request", extra=told)
+                log.log(level, "request", extra=told | {"duration_ms": round(took * 1000, 1)})
 
     async def _traced(self, scope: Scope, receive: Any, send: Any) -> None:
         seen: Seen = scope[SCOPE_KEY]

@@ -4,9 +4,10 @@ A row is a `Work`: one process at a time claims it. A `WorkList` says which rows
 messages only name a row; what they lose, the sweep finds in the database. Runs of agents have an engine of their own.
 """
 
-from parley.work.lists import WorkList, send_job, work_lists
+from parley.work.lists import WorkList, connected_producer, send_job, work_lists
 from parley.work.models import Retried, RetriedQuerySet, Work, WorkQuerySet, retry_seconds
 
 __all__ = [
-    "Retried", "RetriedQuerySet", "Work", "WorkList", "WorkQuerySet", "retry_seconds", "send_job", "work_lists",
+    "Retried", "RetriedQuerySet", "Work", "WorkList", "WorkQuerySet", "connected_producer", "retry_seconds",
+    "send_job", "work_lists",
 ]  # fmt: skip

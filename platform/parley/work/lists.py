@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from celery import current_app
 from django.db.models import Model, QuerySet
+from kombu import Producer
 from kombu.exceptions import OperationalError
 
 from parley.registry import added
@@ -18,11 +22,33 @@ log = logging.getLogger("parley.work")
 
 EXPIRE_SECONDS = 15.0  # until when a worker takes a message of the sweep
 
+_idle_producers: dict[int, deque[Producer]] = defaultdict(deque)  # by process: a fork may not use its parent's
+
+
+@contextmanager
+def connected_producer() -> Iterator[Producer]:
+    """A producer for the broker, for one thread at a time. After an error it is not used again.
+
+    Celery's pool prepares producer and connection for each message, which takes as long as publishing.
+    """
+    idle = _idle_producers[os.getpid()]
+    try:
+        producer = idle.pop()
+    except IndexError:
+        producer = Producer(current_app.connection_for_write())
+    try:
+        yield producer
+    except BaseException:
+        producer.connection.release()
+        raise
+    idle.append(producer)
+
 
 def send_job(name: str, *args: str, expires: float | None = None) -> bool:
     """Have a worker run a Celery job, after the commit. False, with a line in the log, if the broker is away."""
     try:
-        current_app.send_task(name, args, expires=expires)
+        with connected_producer() as producer:
+            current_app.send_task(name, args, expires=expires, producer=producer)
     except (OperationalError, ConnectionError, OSError) as error:
         log.warning("the broker is away; %s waits for the sweep: %s", name, error)
         return False
