@@ -6,3 +6,4 @@ class SearchConfig(ParleyApp):
     context_inherited = ["indexing.move_entries"]
     before_cold = ["indexing.index_completely"]
     periodic_jobs = {"search.index": (15.0, "jobs.index_new")}
+    run_by_beat = ["jobs.index_new"]
