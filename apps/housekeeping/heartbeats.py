@@ -22,9 +22,12 @@ from django.utils import timezone
 from apps.engine.worker import call_on_loop, current_load
 from apps.housekeeping import processes
 from apps.housekeeping.models import ServerProcess
+from parley import db
+from parley.work.jobs import is_run_by_beat
 
 LEAVE_SECONDS = 2.0
 _is_noted = False
+_own_work: dict[str, threading.Thread] = {}  # beat's, if it is in this process, by the names of jobs
 
 
 class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
@@ -60,7 +63,10 @@ class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 class BeatScheduler(Scheduler):  # type: ignore[misc]
-    """Celery's scheduler in memory, whose ticks write beat's row and the times of the next runs."""
+    """Celery's scheduler in memory, whose ticks write beat's row and the times of the next runs.
+
+    It runs some jobs itself (`run_by_beat`): beat has a processor to spare where a worker's runs would wait for Python.
+    """
 
     _noted_at = float("-inf")
 
@@ -71,12 +77,29 @@ class BeatScheduler(Scheduler):  # type: ignore[misc]
             _note(ServerProcess.Kind.BEAT, due=self._due())
         return delay
 
+    def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_run_by_beat(entry.task):
+            return super().apply_async(entry, *args, **kwargs)
+        last = _own_work.get(entry.task)
+        if last is None or not last.is_alive():
+            task = self.app.tasks[entry.task]
+            _own_work[entry.task] = threading.Thread(target=_run_here, args=[task], name=entry.task, daemon=True)
+            _own_work[entry.task].start()
+        return None
+
     def _due(self) -> dict[str, str]:
         now = timezone.now()
         return {
             entry.task: (now + datetime.timedelta(seconds=entry.is_due()[1])).isoformat()
             for entry in self.schedule.values()
         }
+
+
+def _run_here(task: Any) -> None:
+    try:
+        task.apply()
+    finally:
+        db.forget_connection()
 
 
 def _note(kind: ServerProcess.Kind, **values: Any) -> None:
@@ -92,6 +115,8 @@ def leave(**_: Any) -> None:
     if _is_noted:
         _is_noted = False
         processes.write_later(processes.note_end)
+    while _own_work:
+        _own_work.popitem()[1].join(LEAVE_SECONDS)
     processes.finish_writing(LEAVE_SECONDS)
 
 

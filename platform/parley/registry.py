@@ -36,6 +36,7 @@ class ParleyApp(AppConfig):
     files_released: Paths = ()  # after a context was erased: its owner's key, the digests of its files
     before_cold: Paths = ()  # before a context is archived: the context
     cold_obstacles: Paths = ()  # before a context is archived: the context; returns why it must stay, or ""
+    run_by_beat: Paths = ()  # those of `periodic_jobs` that compute so much that they would slow a worker's runs
     sweeps: Paths = ()  # with every sweep of the engine
     before_work: Paths = ()  # before the embedded worker takes work
     artifact_signers: Paths = ()  # when a signing agent delivers: the task, its artifacts, the input hashes of runs

@@ -17,7 +17,7 @@ from agentkit import Artifact, Completed
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.conversations.forks.forking import fork
-from apps.conversations.search import indexing
+from apps.conversations.search import jobs
 from apps.conversations.uploads import resumable
 from apps.conversations.uploads.models import Upload
 from apps.credentials.models import AuthType, Credential
@@ -45,8 +45,7 @@ def fill(ada: User, echo: Agent, said: Any) -> str:
     group = Group.objects.create(name="writers")
     group.permissions.set(Permission.objects.filter(codename__in=("view_context", "change_agent")))
     ada.groups.add(group)
-    while indexing.catch_up_all():
-        pass
+    jobs.index_new()
     move_to_cold_storage(put_away(cold).pk)
     return ApiKey.issue(ada, "from before")[1]
 

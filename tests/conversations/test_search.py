@@ -1,30 +1,39 @@
 """Search finds messages, artifacts and titles that the caller may see."""
 
 import base64
+import uuid
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentkit import Chunk, Completed
 from apps.accounts.principals import ANONYMOUS
+from apps.agents.models import DRAFT_PREFIX
+from apps.agents.registration import register_hosted
 from apps.conversations.api.sessions import Hit
 from apps.conversations.forks import forking
-from apps.conversations.search import indexing, jobs, queries
+from apps.conversations.search import indexing, jobs, queries, sql
 from apps.conversations.search.indexing import text_of
-from apps.conversations.search.models import SearchEntry
-from apps.conversations.search.tokenizer import tokenize
+from apps.conversations.search.models import Indexed, Progress, SearchEntry
+from apps.conversations.search.tokenizer import tokenize, words_in
 from apps.conversations.sessions import deletion
 from apps.engine import accept
 from apps.optional.archive.archiving import move_to_cold_storage
+from apps.optional.archive.restoring import restore_context
+from apps.optional.transfers.importing import import_file
 from apps.record import ledger
 from apps.record.errors import InvalidParams
 from apps.record.events import EventType
-from apps.record.models import Context, Message
+from apps.record.models import Context, Event, Message
+from parley import db
+from parley.db.sql import write_transaction
 from tests.archive.archiving import had_a_long_talk, put_away
+from tests.transfers import samples
 from tests.working import begin, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database has an index of its own")]
@@ -43,11 +52,6 @@ def texts(principal, query, **narrowed):
         Message.objects.get(pk=found.key).parts[0]["text"]
         for found in queries.search(principal, query, kinds=["message"], **narrowed).results
     ]
-
-
-def index_all():
-    while indexing.catch_up_all():
-        pass
 
 
 def marked(found):
@@ -198,7 +202,7 @@ def test_cleared_conversation_is_not_found(ada, tell, echo):
     assert not SearchEntry.objects.filter(context=sent.context).exists()
     assert texts(ada.principal, "melon") == ["melon two"]
     indexing.reset_index()
-    index_all()
+    indexing.index_everything()
     assert {one.context_id for one in SearchEntry.objects.all()} == {kept.context}
 
 
@@ -228,7 +232,7 @@ def test_archived_sessions_are_found(ada, echo, said):
     word = next(tokenize(words_of[0])).text
     assert talk.pk in {one.context.pk for one in queries.search(ada.principal, word, kinds=["message"]).results}
     indexing.reset_index()
-    index_all()
+    indexing.index_everything()
     assert SearchEntry.objects.filter(context=talk, kind="message").count() == len(words_of)
 
 
@@ -240,10 +244,10 @@ def test_late_indexing_writes_nothing_of_cleared_sessions(ada, tell, echo, monke
         monkeypatch.undo()
         return upsert(contexts)
 
-    behind = list(indexing.indexable_contexts().select_related("indexed"))
+    behind = sql.BEHIND.all([sent.context])
     deletion.delete_context(ada.principal, echo, Context.objects.get().context_id)
     monkeypatch.setattr(indexing, "lock_indexed", cleared_first)
-    indexing.index_contexts(behind)
+    indexing.index_sessions(behind)
     assert not SearchEntry.objects.filter(context=sent.context).exists()
 
 
@@ -263,10 +267,20 @@ def test_excerpt_marks_the_hits(ada, tell):
         assert len(marked(found)) < 300
 
 
-def test_jobs_and_command_update_the_index(ada, tell, capsys):
+def follow():
+    """What the job does within two of its intervals: it indexes what it saw as new the time before."""
+    jobs.index_new()
+    jobs.index_new()
+
+
+def is_indexed(*sessions):
+    return [SearchEntry.objects.filter(context=session, kind="message").exists() for session in sessions]
+
+
+def test_job_and_command_update_the_index(ada, tell, capsys):
     sent = tell("an apricot")
     assert not SearchEntry.objects.exists(), "sending does nothing for the index"
-    jobs.index_newest()
+    follow()
     assert SearchEntry.objects.filter(context=sent.context, kind="message").count() == 1
     SearchEntry.objects.all().delete()
     call_command("index_search")
@@ -275,8 +289,107 @@ def test_jobs_and_command_update_the_index(ada, tell, capsys):
     assert SearchEntry.objects.filter(context=sent.context).count() == 2
     assert "2 entries from 1 session" in capsys.readouterr().out
     tell("another apricot")
-    jobs.index_all()
+    follow()
     assert SearchEntry.objects.filter(kind="message").count() == 2
+
+
+@pytest.mark.services("SQLite has one writer", only=True)
+def test_events_committed_late_are_indexed(ada, tell):
+    jobs.index_new()
+    with write_transaction():
+        late = tell("it took its key first")
+        early = db.submit(tell, "it was committed first").result()
+        db.submit(follow).result()
+        assert not SearchEntry.objects.filter(context=early.context).exists(), "the job waits"
+    follow()
+    assert is_indexed(late.context, early.context) == [True, True]
+
+
+def test_job_goes_on_where_it_was_interrupted(ada, tell, monkeypatch):
+    jobs.index_new()
+    sent = [tell(f"peach {number}").context for number in range(3)]
+    jobs.index_new()
+    events = Event.objects.filter(context=sent[0]).order_by("pk").values_list("pk", flat=True)
+    monkeypatch.setattr(jobs, "EVENTS", len(events))
+    with monkeypatch.context() as broken:
+        index, calls = indexing.index_sessions, []
+
+        def index_once(sessions):
+            if calls:
+                raise OperationalError
+            calls.append(index(sessions))
+
+        broken.setattr(indexing, "index_sessions", index_once)
+        with pytest.raises(OperationalError):
+            jobs.index_new()
+    assert Progress.objects.get().event == list(events)[-1]
+    assert is_indexed(*sent) == [True, False, False]
+    with monkeypatch.context() as hurried:
+        hurried.setattr(jobs, "SECONDS", -1)
+        jobs.index_new()
+    assert is_indexed(*sent) == [True, False, False], "a run without time leaves the rest to the next"
+    jobs.index_new()
+    assert is_indexed(*sent) == [True] * 3
+
+
+def test_sessions_from_before_the_job_are_indexed(ada, tell):
+    old = tell("a medlar")
+    jobs.index_new()
+    assert is_indexed(old.context) == [True]
+    indexing.reset_index()
+    SearchEntry.objects.all().delete()
+    jobs.index_new()
+    assert is_indexed(old.context) == [True], "after a reset"
+
+
+def test_imported_sessions_are_indexed(ada, echo):
+    jobs.index_new()
+    [imported] = import_file(ada.principal, echo, samples.as_bytes(samples.chatgpt())).results
+    follow()
+    assert is_indexed(imported.session) == [True]
+
+
+def test_sessions_are_indexed_when_they_leave_cold_storage(ada, echo, said):
+    talk = put_away(had_a_long_talk(ada, echo, said))
+    jobs.index_new()
+    move_to_cold_storage(talk.pk)
+    indexing.reset_index()
+    jobs.index_new()
+    restore_context(talk.pk)
+    follow()
+    assert Indexed.objects.get(pk=talk.pk).upto == 0
+    yesterday = timezone.now() - jobs.CHECK_EVERY
+    Progress.objects.update(checked_at=yesterday)
+    jobs.index_new()
+    assert Indexed.objects.get(pk=talk.pk).upto == talk.last_event
+
+
+def test_other_peoples_and_agents_sessions_have_no_entries(ada, tell, echo, said):
+    sent = [tell(text).context for text in ("of a child", "of nobody", "of a draft", "in cold storage", "her own")]
+    child, nobodys, draft, cold, _ = (Context.objects.filter(pk=one) for one in sent)
+    child.update(parent_task=uuid.uuid4())
+    nobodys.update(owner=None)
+    draft.update(agent=register_hosted(f"{DRAFT_PREFIX}echo", echo.handler))
+    cold.update(cold_file="talk.jsonl")
+    indexing.index_everything()
+    jobs.index_new()
+    assert is_indexed(*sent) == [False, False, False, False, True]
+
+
+def test_long_texts_are_written_one_by_one(ada, tell, monkeypatch):
+    monkeypatch.setattr(indexing, "CHARACTERS_AT_ONCE", 10)
+    monkeypatch.setattr(sql, "LONG", 20)
+    for text in ("a quince, which is a long text", "plum", "a fig, which is one, too"):
+        tell(text)
+    indexing.index_everything()
+    assert set(texts(ada.principal, "long OR one OR plum")) == set()
+    assert len(texts(ada.principal, "which")) == 2
+    assert texts(ada.principal, "plum") == ["plum"]
+
+
+@given(text=st.text(max_size=200) | st.text(alphabet="ab É\u0301ß_-1東京ไทย\u200b🎉\u00ad\u3000\x85", max_size=80))
+def test_words_are_the_same_without_their_places(text):
+    assert words_in(text) == [word.text for word in tokenize(text)]
 
 
 # `GET /search` finds messages and artifacts that the caller may see.

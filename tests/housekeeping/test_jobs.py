@@ -12,12 +12,14 @@ from importlib.metadata import version
 
 import pytest
 from celery import current_app, shared_task
+from celery.beat import Scheduler
 from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 
 from apps.engine import jobs as engine_jobs
 from apps.housekeeping import periodic, processes
+from apps.housekeeping.heartbeats import BeatScheduler, leave
 from apps.housekeeping.models import PeriodicJob, ServerProcess
 from apps.housekeeping.periodic import JobRun, Recorder
 from parley.program import DISTRIBUTION
@@ -118,6 +120,18 @@ def test_asked_run_is_done_by_a_worker(worker, ada):
     assert job.row
     assert (job.row.has_failed, job.row.asked_by, job.is_asked_for) == (False, ada, False)
     assert job.row.result
+
+
+@pytest.mark.django_db(transaction=True)
+def test_beat_runs_heavy_jobs_itself(monkeypatch):
+    sent: list[str] = []
+    monkeypatch.setattr(Scheduler, "apply_async", lambda self, entry, **options: sent.append(entry.task))
+    beat = BeatScheduler(current_app, lazy=True)
+    for job in ("search.index", JOB):
+        beat.apply_entry(beat.Entry(name=job, task=job, schedule=15.0, app=current_app))
+    assert sent == [JOB]
+    eventually(lambda: PeriodicJob.objects.filter(name="search.index", has_failed=False).exists())
+    leave()
 
 
 @pytest.mark.services("a process of its own", only=True)

@@ -1,4 +1,4 @@
-"""The search index. A job updates it, and so does every search.
+"""The search index. A job updates it (`jobs`), and so does every search.
 
 A session's `Indexed` row says how far it is indexed. It is locked while entries are written; files are read before. The
 ledger does not index; deletion and forks change the index in their own transactions.
@@ -7,36 +7,31 @@ ledger does not index; deletion and forks change the index in their own transact
 from __future__ import annotations
 
 import binascii
-import datetime
+import json
 import re
 import uuid
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import reduce
 from itertools import batched, chain
-from operator import or_
 from typing import Any
 
 from django.db import connection
-from django.db.models import F, Q
-from django.db.models.aggregates import Max
 
 from apps.accounts.principals import Principal
-from apps.agents.models import DRAFT_PREFIX
-from apps.conversations.search.models import Indexed, SearchEntry
-from apps.conversations.search.tokenizer import tokenize
+from apps.conversations.search import sql
+from apps.conversations.search.models import Indexed, Progress, SearchEntry
+from apps.conversations.search.sql import Behind, Entry, Piece, Range
+from apps.conversations.search.tokenizer import tokenize, words_in
 from apps.record.content import blobs
-from apps.record.events import EventType
-from apps.record.models import Artifact, Context, ContextQuerySet, Event, Message
+from apps.record.models import Artifact, Context, Message
 from parley.db.sql import write_transaction
 
-CONTEXTS_AT_ONCE = 100
+CONTEXTS_AT_ONCE = 200
 LOOKED_UP_AT_ONCE = 1_000  # sessions
+FIRST_KEY = uuid.UUID(int=0)
 EVENTS_AT_ONCE = 1_000  # of all sessions: a search waits for them
+CHARACTERS_AT_ONCE = 2_000_000  # of texts in one transaction
 NEWEST_CONTEXTS = 200  # of a caller, checked by a search
-NEWEST_EVENTS = 20_000  # of the record, checked by the job
 MAX_WORDS = 16_000  # PostgreSQL counts places up to 16,383
 MAX_WORD_BYTES = 500_000  # a tsvector may have a megabyte
 MAX_TEXT_LENGTH = 400_000  # characters of a message or artifact
@@ -45,133 +40,121 @@ MAX_FILE_BYTES = 400_000
 TEXT_MEDIA_TYPES = re.compile(
     r"text/.*|application/(json|xml|yaml|x-yaml|toml|javascript|sql|x-sh|x-ndjson|csv)|.*\+(json|xml|yaml)"
 )
-CONTROL_TO_SPACE = str.maketrans(dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000)], " "))
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class UnindexedEvents:
-    context: Context
-    after: int
-    upto: int
-
-
-def indexable_contexts() -> ContextQuerySet:
-    """People's sessions, without those of child tasks and of drafts. Archived ones were indexed before."""
-    found: ContextQuerySet = Context.objects.listed().filter(deleted_at=None, owner__isnull=False, cold_file="")
-    return found.exclude(agent__slug__startswith=DRAFT_PREFIX)
-
-
-def catch_up(principal: Principal) -> int:
-    """Index the caller's newest sessions, up to EVENTS_AT_ONCE events. Returns how many sessions changed."""
-    newest = indexable_contexts().of(principal).order_by("-updated_at", "-pk")[:NEWEST_CONTEXTS]
-    return index_contexts(_behind(indexable_contexts().filter(pk__in=newest.values("pk"))))
-
-
-def catch_up_newest() -> int:
-    """Index sessions of the newest events. Asked in one query, PostgreSQL may look through all sessions."""
-    last = Event.objects.aggregate(last=Max("pk"))["last"] or 0
-    grown = Event.objects.filter(pk__gt=last - NEWEST_EVENTS).order_by().values_list("context", flat=True).distinct()
-    for keys in batched(grown, LOOKED_UP_AT_ONCE):
-        if changed := index_contexts(_behind(indexable_contexts().filter(pk__in=keys))):
-            return changed
-    return 0
-
-
-def catch_up_all() -> int:
-    return index_contexts(_behind(indexable_contexts()))
+def catch_up(principal: Principal) -> None:
+    """Index the caller's newest sessions, up to EVENTS_AT_ONCE events."""
+    newest = Context.objects.listed().of(principal).filter(cold_file="").order_by("-updated_at", "-pk")
+    behind = sql.BEHIND.all(list(newest.values_list("pk", flat=True)[:NEWEST_CONTEXTS]))
+    index_sessions(behind[:CONTEXTS_AT_ONCE])
 
 
 def index_completely(context: Context) -> None:
-    while index_contexts(_behind(indexable_contexts().filter(pk=context.pk))):
-        pass
+    _index([context.pk])
+
+
+def index_everything() -> None:
+    """Index what is missing of all sessions."""
+    after = FIRST_KEY
+    while keys := sessions_after(after):
+        _index(keys)
+        after = keys[-1]
+
+
+def sessions_after(key: uuid.UUID) -> list[uuid.UUID]:
+    """The next sessions in the order of their keys."""
+    return list(Context.objects.filter(pk__gt=key).order_by("pk").values_list("pk", flat=True)[:LOOKED_UP_AT_ONCE])
 
 
 def reset_index() -> None:
     """Index everything again. Old entries can be found until they are replaced."""
     with write_transaction():
         Indexed.objects.update(upto=0)
+        Progress.objects.update(checked=FIRST_KEY)
 
 
-def _behind(contexts: ContextQuerySet) -> list[Context]:
-    behind = contexts.filter(Q(indexed=None) | Q(indexed__upto__lt=F("last_event"))).select_related("indexed")
-    return list(behind.defer("memory").order_by("-updated_at", "-pk")[:CONTEXTS_AT_ONCE])
+def _index(keys: list[uuid.UUID]) -> None:
+    while behind := sql.BEHIND.all(keys):
+        for some in batched(behind, CONTEXTS_AT_ONCE):
+            index_sessions(some)
 
 
-def index_contexts(contexts: list[Context]) -> int:
-    """Index the next events of the first of these sessions; returns how many sessions. A few statements for all."""
-    batches = list(_next_events(contexts))
-    if not batches:
-        return 0
-    titles = [
-        make_entry(one.context, SearchEntry.Kind.SESSION, "", 0, one.context.created_at, one.context.title)
-        for one in batches
-    ]
-    made = [*titles, *_message_entries(batches), *_artifact_entries(batches)]
+def index_sessions(sessions: Sequence[Behind]) -> None:
+    """Index the next events of the first of these sessions, up to EVENTS_AT_ONCE. A few statements for all.
+
+    The texts are read before the transactions. Usually it is one; long texts are in transactions of their own.
+    """
+    ranges = dict(_next_events(sessions))
+    if not ranges:
+        return
+    owners = {one.context: one.owner for one in sessions}
+    made: list[Entry] = []
+    length = 0
+    for entry in chain(map(_title_entry, sessions[: len(ranges)]), _entries(ranges, owners)):
+        made.append(entry)
+        if (length := length + len(entry.text)) > CHARACTERS_AT_ONCE:
+            _write(ranges, made, is_complete=False)
+            made, length = [], 0
+    _write(ranges, made, is_complete=True)
+
+
+def _write(ranges: dict[uuid.UUID, Range], entries: list[Entry], *, is_complete: bool) -> None:
+    """Write entries of sessions that nobody else has indexed or deleted meanwhile."""
     with write_transaction():
-        current = lock_indexed(batch.context.pk for batch in batches)
-        cleared = set(Context.objects.filter(pk__in=current).exclude(deleted_at=None).values_list("pk", flat=True))
-        current_ends = {
-            batch.context.pk: batch.upto
-            for batch in batches
-            if current[batch.context.pk] == batch.after and batch.context.pk not in cleared
-        }
-        SearchEntry.objects.bulk_create(
-            [one for one in made if one.context_id in current_ends],
-            batch_size=200,
-            update_conflicts=True,
-            unique_fields=("context", "kind", "key"),
-            update_fields=("owner", "index", "at", "name", "text", "words"),
-        )
-        Indexed.objects.bulk_create(
-            [Indexed(context_id=key, upto=upto) for key, upto in current_ends.items()],
-            update_conflicts=True,
-            unique_fields=("context",),
-            update_fields=("upto",),
-        )
-    return len(batches)
+        current = lock_indexed(ranges)
+        held = {one.context: one for key, one in ranges.items() if current[key] == one.after}
+        sql.write_entries(one for one in entries if one.context in held)
+        if is_complete:
+            sql.note_indexed(held.values())
 
 
-def _next_events(contexts: list[Context]) -> Iterator[UnindexedEvents]:
+def _next_events(sessions: Sequence[Behind]) -> Iterator[tuple[uuid.UUID, Range]]:
     left = EVENTS_AT_ONCE
-    for context in contexts:
-        after = context.indexed.upto if hasattr(context, "indexed") else 0
-        upto = min(context.last_event, after + left)
-        if after < upto:
-            yield UnindexedEvents(context, after, upto)
-            left -= upto - after
+    for one in sessions:
+        upto = min(one.last_event, one.after + left)
+        if one.after < upto:
+            yield one.context, Range(one.context.hex, one.after, upto)
+            left -= upto - one.after
 
 
-def _message_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
-    contexts = {batch.context.pk: batch.context for batch in batches}
-    said = Message.objects.filter(_covered(batches))
-    for one in said.only("context_id", "index", "role", "parts", "created_at").iterator(500):
-        context = contexts[one.context_id]
-        text = text_of(one.parts)
-        yield make_entry(context, SearchEntry.Kind.MESSAGE, str(one.pk), one.index, one.created_at, text, one.role)
+def _title_entry(one: Behind) -> Entry:
+    return make_entry(one.context, one.owner, SearchEntry.Kind.SESSION, "", 0, one.created_at, one.title)
 
 
-def _artifact_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
-    """Artifacts count from the event that delivers them. One that its agent's message repeats is found there."""
-    contexts = {batch.context.pk: batch.context for batch in batches}
-    ends = Event.objects.filter(_covered(batches), type=EventType.AGENT_COMPLETE)
-    delivered = {end.task_id: end for end in ends.only("task_id", "context_id", "index", "at")}
-    said = Message.objects.filter(task__in=delivered, role=Message.Role.AGENT).only("task_id", "parts")
-    spoken = {(one.task_id, text_of(one.parts)) for one in said.iterator(500)}
-    for one in Artifact.objects.delivered().filter(task__in=delivered).iterator(100):
-        end, content = delivered[one.task_id], text_of(one.parts)
-        if (one.task_id, content) in spoken:
+def _entries(ranges: dict[uuid.UUID, Range], owners: dict[uuid.UUID, int]) -> Iterator[Entry]:
+    """The entries of messages, then of artifacts. One that its agent's message repeats is found there."""
+    spoken: set[tuple[uuid.UUID | None, int]] = set()
+    for piece in sql.messages(ranges.values()):
+        text = text_of(_parts_of(piece, Message))
+        if piece.name == Message.Role.AGENT:
+            spoken.add((piece.task, hash(text)))
+        yield make_entry(
+            piece.context, owners[piece.context], SearchEntry.Kind.MESSAGE, str(piece.key), piece.event, piece.at, text,
+            piece.name,
+        )  # fmt: skip
+    made = {piece.key: piece for piece in sql.artifacts(ranges.values())}
+    old = [piece.task for piece in made.values() if ranges[piece.context].after]
+    if old:
+        said = Message.objects.filter(task__in=old, role=Message.Role.AGENT).values_list("task", "parts")
+        spoken.update((task, hash(text_of(parts))) for task, parts in said.iterator(50))
+    for piece in made.values():
+        content = text_of(_parts_of(piece, Artifact))
+        if (piece.task, hash(content)) in spoken:
             continue
-        key = f"{one.task_id}/{one.artifact_id}"
-        text = "\n".join(filter(None, (one.name, one.description, content)))
-        yield make_entry(contexts[end.context_id], SearchEntry.Kind.ARTIFACT, key, end.index, end.at, text, one.name)
+        text = "\n".join(filter(None, (piece.name, piece.description, content)))
+        yield make_entry(
+            piece.context, owners[piece.context], SearchEntry.Kind.ARTIFACT, f"{piece.task}/{piece.artifact}",
+            piece.event, piece.at, text, piece.name,
+        )  # fmt: skip
 
 
-def _covered(batches: list[UnindexedEvents]) -> Q:
-    """Condition on events and messages. Of a new session also newer ones may come, to be indexed again."""
-    new = {one.context.pk for one in batches if not one.after and one.upto == one.context.last_event}
-    others = (one for one in batches if one.context.pk not in new)
-    conditions = (Q(context=one.context, index__gt=one.after, index__lte=one.upto) for one in others)
-    return reduce(or_, conditions, Q(context__in=new))
+def _parts_of(piece: Piece, model: type[Message | Artifact]) -> list[dict[str, Any]]:
+    if piece.parts is not None:
+        parts: list[dict[str, Any]] = json.loads(piece.parts)
+        return parts
+    found = model._default_manager.filter(pk=piece.key).values_list("parts", flat=True).first()
+    return found or []  # none: it was deleted meanwhile
 
 
 def text_of(parts: Iterable[dict[str, Any]]) -> str:
@@ -182,7 +165,7 @@ def text_of(parts: Iterable[dict[str, Any]]) -> str:
             break
         pieces.append(piece[: min(left, MAX_PIECE_LENGTH)])
         left -= len(pieces[-1]) + 1
-    return "\n".join(pieces).translate(CONTROL_TO_SPACE)
+    return CONTROL.sub(" ", "\n".join(pieces))
 
 
 def _pieces(part: dict[str, Any]) -> Iterator[str]:
@@ -212,27 +195,18 @@ def _json_values(value: Any) -> Iterator[str]:
 
 
 def make_entry(
-    context: Context, kind: str, key: str, index: int, at: datetime.datetime, text: str, name: str = ""
-) -> SearchEntry:
-    """An unsaved entry. Only the beginning of a very long text can be found."""
-    assert context.owner_id is not None
+    context: uuid.UUID, owner: int, kind: str, key: str, event: int, at: Any, text: str, name: str = ""
+) -> Entry:
+    """Only the beginning of a very long text can be found. `at` is as the database gave it."""
     found, end = _first_words(text)
-    return SearchEntry(
-        context=context,
-        owner_id=context.owner_id,
-        kind=kind,
-        key=key,
-        index=index,
-        at=at,
-        name=name,
-        text=text[:end] if end < len(text) else text,
-        words=words_value(found, context.owner_id),
-    )
+    return Entry(context.hex, owner, kind, key, event, str(at), name, text[:end], words_value(found, owner))
 
 
 def _first_words(text: str) -> tuple[list[str], int]:
-    found: list[str] = []
-    size = 0
+    found = words_in(text)
+    if len(found) <= MAX_WORDS and 4 * sum(map(len, found)) <= MAX_WORD_BYTES:
+        return found, len(text)
+    found, size = [], 0
     for word in tokenize(text):
         size += len(word.text.encode())
         if len(found) == MAX_WORDS or size > MAX_WORD_BYTES:
@@ -249,10 +223,10 @@ def words_of(text: str, owner: int, vendor: str) -> str:
 def words_value(found: list[str], owner: int, vendor: str = "") -> str:
     if (vendor or connection.vendor) != "postgresql":
         return " ".join(found)
-    places: defaultdict[str, list[str]] = defaultdict(list)
+    places = {owner_mark(owner): f"'{owner_mark(owner)}'"}
     for place, word in enumerate(found, start=1):
-        places[word].append(str(place))
-    return " ".join([f"'{owner_mark(owner)}'", *(f"'{word}':{','.join(at)}" for word, at in places.items())])
+        places[word] = f"{places[word]},{place}" if word in places else f"'{word}':{place}"
+    return " ".join(places.values())
 
 
 def owner_mark(owner: int) -> str:
@@ -263,12 +237,11 @@ def owner_mark(owner: int) -> str:
 def lock_indexed(contexts: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
     """Lock the `Indexed` rows of these sessions in a transaction; returns how far each is indexed.
 
-    Creates missing rows.
+    Creates missing rows. In the order of their keys, so that no two processes wait for each other.
     """
     keys = sorted(contexts)
-    Indexed.objects.bulk_create([Indexed(context_id=key) for key in keys], ignore_conflicts=True)
-    locked = Indexed.objects.select_for_update().filter(pk__in=keys).order_by("pk")
-    return dict(locked.values_list("pk", "upto"))
+    sql.add_indexed(keys)
+    return dict(sql.LOCK_INDEXED.all(keys))
 
 
 def delete_entries(context: Context) -> None:

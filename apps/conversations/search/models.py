@@ -19,9 +19,6 @@ class WordsField(models.Field):  # type: ignore[type-arg]
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return "tsvector" if connection.vendor == "postgresql" else "text"
 
-    def get_placeholder_sql(self, value: str, _: Any, connection: BaseDatabaseWrapper) -> tuple[str, tuple[str]]:
-        return "%s::tsvector" if connection.vendor == "postgresql" else "%s", (value,)
-
 
 class SearchEntryQuerySet(VisibleQuerySet["SearchEntry"]):
     def visible_to(self, principal: Principal) -> SearchEntryQuerySet:
@@ -97,3 +94,20 @@ class Indexed(models.Model):
 
     def __str__(self) -> str:
         return f"{self.context_id} up to {self.upto}"
+
+
+class Progress(models.Model):
+    """How far the job has read the record. There is one row (`jobs`)."""
+
+    event = models.PositiveBigIntegerField(help_text="Events up to this key are indexed.")
+    next_event = models.PositiveBigIntegerField(help_text="The newest event when the job looked last.")
+    writers = models.JSONField(default=list, help_text="Transactions that may still add events before that one.")
+    checked = models.UUIDField(null=True, help_text="While all sessions are checked: up to this one.")
+    checked_at = models.DateTimeField(null=True, help_text="When all sessions were checked last.")
+
+    class Meta:
+        default_permissions = ()
+        verbose_name_plural = "progress"
+
+    def __str__(self) -> str:
+        return f"up to event {self.event}"

@@ -25,6 +25,7 @@ UNSPACED = (
 )
 UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 PICTURES = "\u2600-\u27bf\U0001f300-\U0001faff"  # emoji: each is a word
+ASCII_WORD = re.compile("[a-z0-9]+")
 ACCENTS = re.compile("[\u0300-\u036f]")
 
 
@@ -43,6 +44,19 @@ def tokenize(text: str) -> Iterator[Word]:
             yield from _pairs(run, start)
         elif folded := fold(run):
             yield Word(folded, start, found.end())
+
+
+def words_in(text: str) -> list[str]:
+    """The words of `tokenize`, without their places: faster, as most of a text is letters of ASCII."""
+    if text.isascii():
+        return [word[:MAX_WORD_LENGTH] for word in ASCII_WORD.findall(text.lower())]
+    found: list[str] = []
+    for run in text.split():  # no word has a space in it
+        if run.isascii():
+            found += [word[:MAX_WORD_LENGTH] for word in ASCII_WORD.findall(run.lower())]
+        else:
+            found += [word.text for word in tokenize(run)]
+    return found
 
 
 def fold(word: str) -> str:

@@ -37,3 +37,9 @@ def schedule() -> dict[str, dict[str, Any]]:
         name: {"task": name, "schedule": seconds, "options": {"expires": seconds}}
         for name, (seconds, _function) in added["periodic_jobs"].items()
     }
+
+
+def is_run_by_beat(name: str) -> bool:
+    """Does beat run this job itself, instead of sending it to a worker?"""
+    _seconds, function = added["periodic_jobs"].get(name, (0, None))
+    return function in added["run_by_beat"]

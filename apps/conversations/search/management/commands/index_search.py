@@ -18,6 +18,5 @@ class Command(QuickCommand):
     def handle(self, *args: Any, all: bool, **options: Any) -> None:
         if all:
             indexing.reset_index()
-        while indexing.catch_up_all():
-            pass
+        indexing.index_everything()
         self.stdout.write(f"{SearchEntry.objects.count()} entries from {Indexed.objects.count()} sessions.")
