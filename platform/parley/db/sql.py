@@ -141,6 +141,11 @@ class Query[T]:
         found = self.all(*params)
         return found[0] if found else None
 
+    def joined(self, columns: str, tables: str) -> Query[Any]:
+        """This query, which has no conditions, with more columns in the end and more joined tables."""
+        template = self._template.replace(" FROM ", f", {columns} FROM ", 1)
+        return Query(f"{template} {tables}", self._build, attached=self._attached, **self._tables)
+
     @cached_property
     def _prepared(self) -> tuple[str, list[_Columns | None], list[tuple[int, int, str]], list[int]]:
         """The SQL for this database; each instance's columns, None for a time; what is attached where; what is not."""

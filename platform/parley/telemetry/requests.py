@@ -28,6 +28,8 @@ GROUP = re.compile(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)")
 CONVERTER = re.compile(r"<\w+:")
 QUIET = ("/static/", "/healthz", "/readyz", "/metrics")  # logged at DEBUG, unless they fail
 SCOPE_KEY = "parley.request"
+BODY_ARRIVED = "parley.body_arrived"
+"""True in the scope of a request whose whole body came with its head: receiving it takes no time."""
 METHOD = "http.request.method"
 
 
