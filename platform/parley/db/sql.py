@@ -112,6 +112,7 @@ class Query[T]:
     def all(self, *params: Any) -> list[T]:
         """All rows for these parameters."""
         sql, columns, attached, kept = self._prepared
+        database = connections[DEFAULT_DB_ALIAS]
         found: list[Any] = []
         for row in execute(sql, params).fetchall():
             values: list[Any] = []
@@ -127,8 +128,8 @@ class Query[T]:
                     values.append(None)
                     continue
                 for place, convert, expression in table.converters:
-                    own[place] = convert(own[place], expression, connection)
-                values.append(table.model.from_db(connection.alias, table.names, own))
+                    own[place] = convert(own[place], expression, database)
+                values.append(table.model.from_db(DEFAULT_DB_ALIAS, table.names, own))
             for place, holder, name in attached:
                 if values[holder] is not None:
                     setattr(values[holder], name, values[place])
