@@ -44,9 +44,7 @@ class TaskText:
     def of(cls, row: Sequence[Any]) -> TaskText:
         """`row` begins with `columns_sql`."""
         key, owner, workspace, agent, context_owner, is_shared, status_at, *columns = row
-        return cls(
-            uuid_from(key), owner, workspace, agent, context_owner, is_shared, time_from(status_at), columns
-        )
+        return cls(uuid_from(key), owner, workspace, agent, context_owner, is_shared, time_from(status_at), columns)
 
     @property
     def json(self) -> str:
