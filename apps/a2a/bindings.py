@@ -29,7 +29,6 @@ from apps.a2a.versions.v0_3 import HTTP_JSON, JSON_RPC, METHODS
 from apps.a2a.versions.v1_1 import execute_next
 from apps.accounts.requests import bodies
 from apps.record import wire
-from apps.record.content import strict_json
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import InvalidFields, InvalidRequest, MethodNotAllowed, MethodNotFound
 from parley.telemetry import metrics
@@ -52,7 +51,7 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         if request.method != "POST":
             raise MethodNotAllowed(("POST",))
         http.check_content_type(request)
-        early = _parse_early(await bodies.arrived(request))
+        early = await http.early_value(request)
         incoming = await http.authenticate_request(request, slug, reading=_reading_of(early) if slug else None)
         content = await bodies.read(request, incoming.principal)
         body = await http.parsed(content) if early is None else early
@@ -79,14 +78,6 @@ def _count(method: str, began: float, code: str = "ok") -> None:
     name = METHODS[method].operation if method in METHODS else method or "none"
     metrics.A2A_REQUESTS[name, code].inc()
     metrics.A2A_SECONDS[name].observe(time.perf_counter() - began)
-
-
-def _parse_early(body: bytes | None) -> Any:
-    """The value of a body that has arrived; None also for what is refused once the caller is known."""
-    try:
-        return None if body is None else strict_json.parse(body)
-    except strict_json.InvalidJSON:
-        return None
 
 
 def _reading_of(body: Any) -> TaskReading | None:

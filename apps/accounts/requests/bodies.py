@@ -1,7 +1,8 @@
 """Bodies of requests: none is received before its caller is known, and large ones leave the event loop to others.
 
 Addresses below `parley.asgi.ASYNC_PATH` get a request whose body is still at the client. A view finds its caller by the
-headers, and then calls `read`. Code that wants the body before that fails, so that no address can forget it.
+headers, and then calls `read`. Code that wants the body before that fails, so that no address can forget it. The
+exception is `arrived`: what is in memory anyway, and small, may say what to look up together with the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from apps.accounts.principals import Principal
 from parley import db
 from parley.telemetry.requests import BODY_ARRIVED
 
-SMALL_BYTES = 16 * 1024  # of a body that may be looked at before its caller is known, if it came with its head
+SMALL_BYTES = 16 * 1024  # of a body that `arrived`
 LARGE_BYTES = 64 * 1024  # of a body: a larger one is parsed and checked in a thread
 WITH_A_KEY = "Send an API key with the request to send more."
 CHUNK_BYTES = 256 * 1024  # for who reads a body in chunks, about
