@@ -174,6 +174,6 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
 
         def on_message_complete(self) -> None:
             super().on_message_complete()
-            self.scope[BODY_ARRIVED] = True  # type: ignore[typeddict-unknown-key]  # read once the application runs
+            self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]  # read once the application runs
 
     HTTP = BoundedHttp

@@ -43,14 +43,15 @@ async def run_for_stream[**P, T](function: Callable[P, T], *args: P.args, **kwar
 
 def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """Call `function` on a database thread without waiting, in this code's context."""
-    return _threads.submit(with_database, function, *args, **kwargs)
+    return _threads.submit(partial(with_database, function, *args, **kwargs))
 
 
 def submit_for[**P, T](whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """`submit` on behalf of another caller."""
     context = copy_context()
     context.run(caller.set, whose)
-    return context.run(_threads.submit, with_database, function, *args, **kwargs)
+    call: Callable[[], T] = partial(with_database, function, *args, **kwargs)
+    return context.run(_threads.submit, call)
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

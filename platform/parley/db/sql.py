@@ -200,18 +200,18 @@ class _Columns:
 
 
 def execute(sql: str, params: Sequence[Any]) -> Any:
-    """Execute a statement with `%s` parameters; gives the cursor, which need not be closed.
+    """Execute a statement with `%s` parameters; gives a cursor, or what fetches as one, which need not be closed.
 
-    On PostgreSQL with a raw cursor: psycopg's others parse the statement each time.
+    On PostgreSQL as `prepared` says: psycopg's usual cursors parse the statement each time.
     """
     database = connections[DEFAULT_DB_ALIAS]
     if database.vendor == "postgresql" and not database.queries_logged:
-        from psycopg import RawCursor  # not installed everywhere
+        from parley.db import prepared  # psycopg is not installed everywhere
 
         database.close_if_health_check_failed()
         database.ensure_connection()
         with database.wrap_database_errors:
-            return RawCursor(database.connection).execute(_numbered(sql), params)
+            return prepared.execute(database.connection, _numbered(sql), params)
     cursor = database.cursor()
     cursor.execute(sql, params)
     return cursor
