@@ -5,8 +5,8 @@ each test waits for them while it may use the database.
 """
 
 import time
+import weakref
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,31 +16,30 @@ from parley import db
 
 MOST_SECONDS = 20.0
 
-_under_way: set[Future[object]] = set()
+_made: weakref.WeakSet[db.DatabaseThreads] = weakref.WeakSet()
 
 
 @contextmanager
 def known() -> Iterator[None]:
-    """All calls are remembered while they run, also what a canceled task has left."""
+    """All threads are remembered, so also what a canceled task has left to them."""
 
-    enqueue = db.DatabaseThreads.enqueue
+    make = db.DatabaseThreads.__init__
 
-    def remembering(*args: Any, **kwargs: Any) -> Future[Any]:
-        future = enqueue(*args, **kwargs)
-        _under_way.add(future)
-        future.add_done_callback(_under_way.discard)
-        return future
+    def remembering(threads: db.DatabaseThreads, *args: Any, **kwargs: Any) -> None:
+        make(threads, *args, **kwargs)
+        _made.add(threads)
 
+    _made.add(db._threads)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(db.DatabaseThreads, "enqueue", remembering)
+        patch.setattr(db.DatabaseThreads, "__init__", remembering)
         yield
 
 
 def is_under_way() -> bool:
-    return bool(_under_way)
+    return any(threads.is_busy for threads in _made)
 
 
 def wait_for_all() -> None:
     deadline = time.monotonic() + MOST_SECONDS
-    while (running := list(_under_way)) and time.monotonic() < deadline:
-        wait(running, timeout=MOST_SECONDS)
+    while is_under_way() and time.monotonic() < deadline:
+        time.sleep(0.001)

@@ -13,6 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 from pydantic.alias_generators import to_snake
 
 from apps.a2a import http
+from apps.a2a.authentication import TaskReading
 from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.operations import (
     EXTENSION_METHODS,
@@ -50,8 +51,10 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         if request.method != "POST":
             raise MethodNotAllowed(("POST",))
         http.check_content_type(request)
-        incoming = await http.authenticate_request(request, slug)
-        body = await http.parsed(await bodies.read(request, incoming.principal))
+        early = await http.early_value(request)
+        incoming = await http.authenticate_request(request, slug, reading=_reading_of(early) if slug else None)
+        content = await bodies.read(request, incoming.principal)
+        body = await http.parsed(content) if early is None else early
         request_id, has_id = _read_id(body)
         version = http.version_of(request)
         method = _read_method(body, version)
@@ -75,6 +78,12 @@ def _count(method: str, began: float, code: str = "ok") -> None:
     name = METHODS[method].operation if method in METHODS else method or "none"
     metrics.A2A_REQUESTS[name, code].inc()
     metrics.A2A_SECONDS[name].observe(time.perf_counter() - began)
+
+
+def _reading_of(body: Any) -> TaskReading | None:
+    """What a GetTask, in any version, reads."""
+    is_get = isinstance(body, dict) and body.get("method") in ("GetTask", "tasks/get")
+    return TaskReading.of(body.get("params")) if is_get else None
 
 
 def _read_id(body: Any) -> tuple[Id, bool]:
@@ -116,7 +125,7 @@ def _read_method(body: JSON, version: str) -> str:
             f"{method} is a method of A2A {http.V0_3}. "
             f"In A2A {http.V1_0}, which the request speaks, it is {METHODS[method].operation}."
         )
-    if method not in (METHODS if version == http.V0_3 else OPERATIONS | EXTENSION_METHODS):
+    if method not in METHODS if version == http.V0_3 else method not in OPERATIONS and method not in EXTENSION_METHODS:
         raise MethodNotFound
     return method
 
@@ -191,7 +200,9 @@ async def rest(
     try:
         method = _operation_of(request, operations)
         _check_rest_body(request)
-        incoming = await http.authenticate_request(request, slug)
+        is_plain_get = method in ("GetTask", "tasks/get") and slug and not request.META["QUERY_STRING"]
+        reading = TaskReading.of(path_fields) if is_plain_get else None
+        incoming = await http.authenticate_request(request, slug, reading=reading)
         version = http.check_version(request, version)
         params = _merge_path(await _request_fields(incoming), path_fields)
         answer = await REST_EXECUTE[version](incoming, method, params)

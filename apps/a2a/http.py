@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from apps.a2a.authentication import authenticate
+from apps.a2a.authentication import TaskReading, authenticate
 from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.tasks import Update
 from apps.accounts.principals import Principal
@@ -32,12 +32,13 @@ JSON_CONTENT_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedRequest:
-    """A request and its caller. `agent` is None at the front door."""
+    """A request and its caller. `agent` is None at the front door. `reading`: what was read with them."""
 
     request: HttpRequest
     principal: Principal
     agent: Agent | None
     address: str  # from the ASGI server
+    reading: TaskReading | None = None
 
     async def work_on_body[**P, T](self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`work(*args, **kwargs)`, which checks what the body says: see `bodies.work_on`."""
@@ -46,27 +47,44 @@ class AuthenticatedRequest:
 
 def check_content_type(request: HttpRequest) -> None:
     """Raises UnsupportedMediaType unless the body is JSON and not compressed."""
-    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    media_type = request.META.get("CONTENT_TYPE", "").partition(";")[0].strip()
+    encoding = request.META.get("HTTP_CONTENT_ENCODING", "identity").strip().lower()
     if not JSON_CONTENT_TYPE.fullmatch(media_type) or encoding != "identity":
         raise UnsupportedMediaType
 
 
-async def authenticate_request(request: HttpRequest, slug: str, resource: str = "") -> AuthenticatedRequest:
+async def authenticate_request(
+    request: HttpRequest, slug: str, resource: str = "", reading: TaskReading | None = None
+) -> AuthenticatedRequest:
     """Raises as `authenticate`. An empty slug means the front door. `resource`: the path of another door."""
     challenges.resource.set(resource or (f"/a2a/{slug}" if slug else "/a2a"))
-    authorization, address = request.headers.get("Authorization", ""), str(request.META.get("REMOTE_ADDR", ""))
+    authorization, address = request.META.get("HTTP_AUTHORIZATION", ""), str(request.META.get("REMOTE_ADDR", ""))
     presumed = quotas.presumed_key(authorization, address)
     db.caller.set(presumed)
     try:
-        principal, agent = await db.run(authenticate, authorization, slug, request)
+        find = reading.authenticate if reading else authenticate
+        principal, agent = await db.run(find, authorization, slug, request)
     except BadCredentials as refusal:
         await db.run(refusals.count_key, authorization, request, refusal.reason)
         raise
     if presumed != authorization:
         quotas.note_verified(authorization)
     db.caller.set(quotas.caller_key(principal, address))
-    return AuthenticatedRequest(request, principal, agent, address)
+    return AuthenticatedRequest(request, principal, agent, address, reading)
+
+
+async def early_value(request: HttpRequest) -> Any:
+    """The value of a small body that came with its head, from credentials that were accepted before; else None.
+
+    What is wrong with it is said once the caller is known.
+    """
+    if not quotas.was_verified(request.META.get("HTTP_AUTHORIZATION", "")):
+        return None
+    body = await bodies.arrived(request)
+    try:
+        return None if body is None else strict_json.parse(body)
+    except strict_json.InvalidJSON:
+        return None
 
 
 async def parsed(body: bytes) -> Any:
@@ -86,6 +104,7 @@ async def read_object(incoming: AuthenticatedRequest) -> JSON:
 
 
 VERSION_HEADER = "A2A-Version"
+VERSION_META = "HTTP_A2A_VERSION"
 V1_0 = "1.0"
 V0_3 = "0.3"
 V1_1 = "1.1"  # a draft, for who asks for it where A2A_PREVIEW is on
@@ -93,7 +112,7 @@ V1_1 = "1.1"  # a draft, for who asks for it where A2A_PREVIEW is on
 
 def version_of(request: HttpRequest, default: str = V0_3) -> str:
     """Major.Minor, from the header or the query. Invalid text is returned as is."""
-    text = (request.headers.get(VERSION_HEADER) or request.GET.get(VERSION_HEADER) or "").strip() or default
+    text = (request.META.get(VERSION_META) or request.GET.get(VERSION_HEADER) or "").strip() or default
     numbers = re.fullmatch(r"(\d+\.\d+)(\.\d+)?", text, re.ASCII)
     return numbers[1] if numbers else text
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from apps.a2a import discovery, extensions, http, tasks, webhooks
-from apps.a2a.authentication import agent_of_tenant, authenticate, names_no_agent
+from apps.a2a.authentication import TaskReading, agent_of_tenant, authenticate, names_no_agent
 from apps.a2a.errors import JSON
 from apps.a2a.requests import (
     ClearContextRequest,
@@ -71,14 +70,19 @@ async def execute(
     concerns_extensions = agent and (agent.capabilities.get("extensions") or extensions.NAMED & request.META.keys())
     headers = extensions.activate(request, agent) if agent and concerns_extensions else {}
     is_stream = method in STREAMING_OPERATIONS
-    call = Call(request, principal, agent, params, version, is_stream)
-    with ExitStack() as stack:
-        if is_stream:
-            stack.callback(limits.open_stream(principal, incoming.address, call.agent.pk))
-        operation = operations.get(method) or OPERATIONS.get(method) or EXTENSION_METHODS[method]
-        slug = agent.slug if agent else ""
-        recheck = partial(_recheck, request.headers.get("Authorization", ""), slug, method)
-        return http.Answer(await operation(call), headers, is_stream, stack.pop_all().close, recheck)
+    call = Call(request, principal, agent, params, version, is_stream, reading=incoming.reading)
+    operation = operations.get(method) or OPERATIONS.get(method) or EXTENSION_METHODS[method]
+    recheck = partial(_recheck, request.META.get("HTTP_AUTHORIZATION", ""), agent.slug if agent else "", method)
+    close = limits.open_stream(principal, incoming.address, call.agent.pk) if is_stream else _keep_nothing_open
+    try:
+        return http.Answer(await operation(call), headers, is_stream, close, recheck)
+    except BaseException:
+        close()
+        raise
+
+
+def _keep_nothing_open() -> None:
+    """What closes an answer that is no stream."""
 
 
 def _recheck(authorization: str, slug: str, method: str) -> None:
@@ -130,6 +134,7 @@ class Call:
     version: str  # of the caller, and of its webhooks
     is_stream: bool
     check: cancel.Check | None = None  # may refuse, in the transaction that writes
+    reading: TaskReading | None = None  # of a task, before it is known whether it is needed
 
     @property
     def agent(self) -> Agent:
@@ -165,7 +170,7 @@ async def _send(call: Call) -> JSON | str | Updates:
         extra_writes = webhooks.create_with_task(webhook, call.version, call.check)
     if call.principal.user_id and not call.principal.key and message.get("taskId"):  # a page's token
         await db.run(approvals.check_message, call.principal, message)
-    span = call.request.headers.get("traceparent", "")  # W3C Trace Context
+    span = call.request.META.get("HTTP_TRACEPARENT", "")  # W3C Trace Context
     sent = await send(call.principal, agent, message, extra_writes=extra_writes, traceparent=span)
     history_length = configuration.history_length
     if call.is_stream:
@@ -185,6 +190,9 @@ async def _send(call: Call) -> JSON | str | Updates:
 
 async def _get(call: Call) -> str:
     request = TaskRequest.read(call.params, call.agent)
+    read = call.reading
+    if read is not None and read.json is not None and read.asked == (request.id, request.history_length):
+        return read.json
     return await db.run(tasks.find_task, call.principal, call.agent, request.id, request.history_length)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
@@ -206,6 +207,11 @@ def _convert(events: Iterable[Event], context: Context) -> None:
 
 
 MAX_COUNTED = 10_000  # totalSize is exact up to here
+MANY = 12_000  # tasks that are still more than MAX_COUNTED after MANY_SECONDS, however fast somebody deletes them
+MANY_SECONDS = 5.0
+
+_many_until: dict[tuple[object, ...], float] = {}  # by filters that had MANY tasks, by `time.monotonic`
+MOST_KEPT = 10_000
 
 Filters = dict[str, object]
 """SQL conditions on tasks, each with its parameter."""
@@ -307,9 +313,18 @@ def _task_page(filters: Filters, after: Cursor | None, request: ListTasksRequest
 
 
 def _count(filters: Filters) -> int:
+    """At most MAX_COUNTED, for which a list that had MANY tasks a moment ago is not counted again."""
+    key, now = (*filters.items(),), time.monotonic()
+    if _many_until.get(key, now) > now:
+        return MAX_COUNTED
     table = Task._meta.db_table
-    found = f"SELECT 1 FROM {table} AS task WHERE {' AND '.join(filters)} LIMIT {MAX_COUNTED}"  # noqa: S608
-    return int(execute(f"SELECT count(*) FROM ({found}) AS found", [*filters.values()]).fetchone()[0])  # noqa: S608
+    found = f"SELECT 1 FROM {table} AS task WHERE {' AND '.join(filters)} LIMIT {MANY}"  # noqa: S608
+    count = int(execute(f"SELECT count(*) FROM ({found}) AS found", [*filters.values()]).fetchone()[0])  # noqa: S608
+    if count == MANY:
+        if len(_many_until) >= MOST_KEPT:
+            _many_until.clear()
+        _many_until[key] = now + MANY_SECONDS
+    return min(count, MAX_COUNTED)
 
 
 def list_contexts(principal: Principal, agent: Agent, request: ListContextsRequest) -> JSON:

@@ -12,6 +12,7 @@ from django.conf import settings
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from apps.accounts.principals import address_key
+from parley.telemetry.requests import BODY_ARRIVED
 
 MAX_HEAD_BYTES = 128 * 1024  # of request line and headers; `RequestGuard` refuses less, with an explanation
 MAX_URL_BYTES = 32 * 1024  # httptools reads no URL over 64 kB, so `RequestGuard` refuses the beginning of a longer one
@@ -170,5 +171,9 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         def on_body(self, body: bytes) -> None:
             self.unparsed = 0
             super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self.scope[BODY_ARRIVED] = True  # type: ignore[literal-required]  # read once the application runs
 
     HTTP = BoundedHttp

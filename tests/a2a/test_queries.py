@@ -2,11 +2,13 @@
 
 import datetime
 import json
+from functools import partial
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from apps.a2a.authentication import TaskReading
 from apps.a2a.requests import ListTasksRequest
 from apps.a2a.tasks import accepted_snapshot, find_task, list_tasks
 from apps.agents.registration import register_hosted
@@ -33,6 +35,20 @@ def counted(function, *args):
 @pytest.fixture
 def tasks(ada, echo):
     return [str(telling.finished(ada, echo, contextId="one").task) for _ in range(12)]
+
+
+async def test_a_task_is_read_with_its_caller(tasks, ada_key, echo, rf):
+    reading = TaskReading(tasks[0], None)
+    assert await db.run(counted, reading.authenticate, f"Bearer {ada_key}", echo.slug, rf.get("/")) == 1
+    assert json.loads(reading.json)["id"] == tasks[0]
+
+
+async def test_long_lists_are_not_counted_again(tasks, ada, echo, monkeypatch):
+    monkeypatch.setattr("apps.a2a.tasks.MANY", 12)
+    monkeypatch.setattr("apps.a2a.tasks.MAX_COUNTED", 10)
+    page = partial(list_tasks, ada.principal, echo, ListTasksRequest(page_size=3))
+    assert [await db.run(counted, page) for _ in range(2)] == [2, 1]
+    assert json.loads(await db.run(page))["totalSize"] == 10
 
 
 async def test_queries_do_not_grow_with_the_data(tasks, ada, bob, echo, monkeypatch):

@@ -1,6 +1,8 @@
 """The database's threads: errors, cancellation and closing."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from concurrent.futures import CancelledError, wait
 from contextlib import suppress
@@ -43,6 +45,12 @@ def test_a_loop_that_ends_meanwhile_costs_no_thread():
     go_on.set()
     answers = [db.submit(threading.get_ident) for _ in range(settings.BRIDGE_THREADS)]
     assert all(answer.result(WAIT) for answer in answers)
+
+
+def test_threads_end_with_their_process():
+    script = "import django; django.setup(); from parley import db; print(db.submit(int).result())"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=WAIT * 3)
+    assert ended.stdout == "0\n"
 
 
 @pytest.fixture
@@ -93,20 +101,20 @@ def test_a_caller_leaves_threads_to_others(threads):
     assert len(begun) == len(calls)
 
 
-def test_streams_take_turns_and_leave_threads(threads):
+async def test_streams_take_turns_and_leave_threads(threads):
     three, go_on, begun = threads(3), threading.Event(), []
 
     def note(name):
         begun.append(name)
         go_on.wait(WAIT)
 
-    stream = partial(three.enqueue, is_stream=True)
+    stream = partial(three.call, is_stream=True)
     calls = [on_behalf_of("ada", stream, partial(note, f"ada {number}")) for number in range(3)]
     calls.append(on_behalf_of("bob", stream, partial(note, "bob")))
-    assert on_behalf_of("ada", three.submit, threading.get_ident).result(WAIT)
+    assert await on_behalf_of("ada", three.call, threading.get_ident)
     assert begun == ["ada 0"]
     go_on.set()
-    assert not wait(calls, WAIT).not_done
+    await asyncio.gather(*calls)
     assert begun == ["ada 0", "ada 1", "bob", "ada 2"]
 
 

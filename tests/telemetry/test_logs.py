@@ -1,8 +1,10 @@
 """A line of the log says what happened to what, and never what people and agents said, or a secret."""
 
+import asyncio
 import json
 import logging
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +75,22 @@ def test_only_authors_terminal_shows_agents_errors(monkeypatch):
     assert "\x1b[" in shown.partition("Traceback")[2]
     for other in (*others, logs.formatter(as_json=True, agent_errors=True), logs.formatter(as_json=False)):
         assert CANARY not in other.format(record)
+
+
+async def test_lines_of_a_loop_are_written_together(monkeypatch):
+    written, is_flushed = [], asyncio.Event()
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=written.append, flush=is_flushed.set))
+    lines = logs.Lines()
+    first, second = [logging.makeLogRecord({"msg": text, "levelno": logging.INFO}) for text in ("first", "second")]
+    lines.handle(first)
+    lines.handle(second)
+    assert written == []
+    lines.handle(logging.makeLogRecord({"msg": "third", "levelno": logging.WARNING}))
+    assert written == ["first\nsecond\nthird\n"]
+    is_flushed.clear()
+    lines.handle(first)
+    await is_flushed.wait()
+    assert written[1:] == ["first\n"]
 
 
 def test_level_format_and_kinds_of_lines_are_settings():

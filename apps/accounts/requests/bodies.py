@@ -1,7 +1,8 @@
 """Bodies of requests: none is received before its caller is known, and large ones leave the event loop to others.
 
 Addresses below `parley.asgi.ASYNC_PATH` get a request whose body is still at the client. A view finds its caller by the
-headers, and then calls `read`. Code that wants the body before that fails, so that no address can forget it.
+headers, and then calls `read`. Code that wants the body before that fails, so that no address can forget it. The
+exception is `arrived`: what is in memory anyway, and small, may say what to look up together with the caller.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from django.http import HttpRequest
 
 from apps.accounts.principals import Principal
 from parley import db
+from parley.telemetry.requests import BODY_ARRIVED
 
+SMALL_BYTES = 16 * 1024  # of a body that `arrived`
 LARGE_BYTES = 64 * 1024  # of a body: a larger one is parsed and checked in a thread
 WITH_A_KEY = "Send an API key with the request to send more."
 CHUNK_BYTES = 256 * 1024  # for who reads a body in chunks, about
@@ -106,6 +109,17 @@ def incoming(request: HttpRequest) -> IncomingBody | None:
     """The body of a request, if it may still be at the client."""
     body = getattr(request, "scope", {}).get("body")
     return body if isinstance(body, IncomingBody) else None
+
+
+async def arrived(request: HttpRequest) -> bytes | None:
+    """A small body that came with its head; None if it is not here, or large. It is not verified: `read` does that."""
+    body = incoming(request)
+    length = request.META.get("CONTENT_LENGTH", "")
+    is_small = length.isdigit() and int(length) <= SMALL_BYTES
+    if body is None or not is_small or not cast(ASGIRequest, request).scope.get(BODY_ARRIVED):
+        return None
+    await body.receive_whole(SMALL_BYTES)
+    return body.getvalue()
 
 
 def has_body(request: HttpRequest) -> bool:

@@ -51,7 +51,12 @@ MAX_VERIFIED = 10_000
 
 def presumed_key(credentials: str, address: str) -> str:
     """The key of a caller who is not authenticated yet. Unknown credentials from one address are one caller."""
-    return credentials if hash(credentials) in _verified else address_key(address)
+    return credentials if was_verified(credentials) else address_key(address)
+
+
+def was_verified(credentials: str) -> bool:
+    """Did this process accept these credentials lately? They may have been revoked since."""
+    return hash(credentials) in _verified
 
 
 def note_verified(credentials: str) -> None:

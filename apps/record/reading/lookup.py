@@ -115,9 +115,14 @@ def read_agent_task[T: OfTask](
     task = find(key)
     if task is None and restore_tasks(principal, [key]):
         task = find(key)
-    if task is None or task.agent_id != agent.pk or not task.is_seen_by(principal):
+    if task is None or not may_read(principal, agent, task):
         raise TaskNotFound
     return task
+
+
+def may_read(principal: Principal, agent: Agent, task: OfTask) -> bool:
+    """Is it a task of this agent that the caller may see?"""
+    return task.agent_id == agent.pk and task.is_seen_by(principal)
 
 
 def find_context(principal: Principal, agent: Agent, context_id: str) -> Context | None:

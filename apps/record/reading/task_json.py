@@ -40,6 +40,12 @@ class TaskText:
     status_at: datetime.datetime
     columns: Sequence[Any]
 
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> TaskText:
+        """`row` begins with `columns_sql`."""
+        key, owner, workspace, agent, context_owner, is_shared, status_at, *columns = row
+        return cls(uuid_from(key), owner, workspace, agent, context_owner, is_shared, time_from(status_at), columns)
+
     @property
     def json(self) -> str:
         return _text(self.pk, self.status_at, *self.columns)
@@ -87,12 +93,16 @@ def select(
 
     `history_length`: None is the platform's default, 0 omits the field.
     """
+    lengths = shown_lengths(history_length)
+    columns = columns_sql(bool(lengths), with_artifacts)
+    sql = f"SELECT {columns} FROM {TASK_TABLE} JOIN {CONTEXT_TABLE} WHERE {condition}"  # noqa: S608
+    return [TaskText.of(row) for row in execute(sql, [*lengths, *params]).fetchall()]
+
+
+def shown_lengths(history_length: int | None) -> list[int]:
+    """The parameters of `columns_sql`: how many messages a task shows; without any, it has no history."""
     length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
-    sql = _select_sql(connection.vendor, condition, bool(length), with_artifacts)
-    rows = execute(sql, [*([length] if length else []), *params]).fetchall()
-    return [
-        TaskText(uuid_from(row[0]), row[1], row[2], row[3], row[4], row[5], time_from(row[6]), row[7:]) for row in rows
-    ]
+    return [length] if length else []
 
 
 def _text(
@@ -138,8 +148,13 @@ def _completed(task: JSON, context: uuid.UUID) -> JSON:
     return task | rest
 
 
+TASK_TABLE = f"{Task._meta.db_table} AS task"
+CONTEXT_TABLE = f"{Context._meta.db_table} AS context ON context.id = task.context_id"
+
+
 @cache
-def _select_sql(vendor: str, condition: str, with_history: bool, with_artifacts: bool) -> str:
+def columns_sql(with_history: bool = True, with_artifacts: bool = True) -> str:
+    """The columns of a `TaskText`, of the tables `task` and `context`."""
     history = _joined(MESSAGE, 'ORDER BY message."index" DESC LIMIT %s') if with_history else "NULL"
     artifacts = _joined(ARTIFACT, "AND artifact.state = 'delivered'") if with_artifacts else "NULL"
     columns = (
@@ -148,12 +163,8 @@ def _select_sql(vendor: str, condition: str, with_history: bool, with_artifacts:
         "context.context_id, {json task.status_message}, {json task.slot}, {json task.metadata}, "
         f"{history}, {artifacts}"
     )
-    tables = (
-        f"{quote(Task._meta.db_table)} AS task "
-        f"JOIN {quote(Context._meta.db_table)} AS context ON context.id = task.context_id"
-    )
-    sql = f"SELECT {columns} FROM {tables} WHERE {condition}"  # noqa: S608
-    return re.sub(r"\{(\w+) ([^}]*)\}", lambda found: FRAGMENTS[vendor][found[1]].replace("?", found[2]), sql)
+    fragments = FRAGMENTS[connection.vendor]
+    return re.sub(r"\{(\w+) ([^}]*)\}", lambda found: fragments[found[1]].replace("?", found[2]), columns)
 
 
 def _joined(shown: tuple[type[Message | Artifact], str, str, str], which: str) -> str:

@@ -8,22 +8,15 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from threading import Lock
-from typing import Any, NamedTuple
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NamedTuple, Protocol
 
 from django.conf import settings
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    DatabaseError,
-    InterfaceError,
-    OperationalError,
-    connection,
-    connections,
-)
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from parley.telemetry import metrics
 
@@ -38,27 +31,27 @@ RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits while a database server restar
 
 async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await `function(*args, **kwargs)` on a database thread (see `with_database`), in this code's context."""
-    result: T = await asyncio.wrap_future(_threads.enqueue(partial(with_database, function, *args, **kwargs)))
+    result: T = await _threads.call(partial(with_database, function, *args, **kwargs))
     return result
 
 
 async def run_for_stream[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """`run` for an open stream: many of these leave threads to those who wait for an answer."""
-    call = partial(with_database, function, *args, **kwargs)
-    result: T = await asyncio.wrap_future(_threads.enqueue(call, is_stream=True))
+    result: T = await _threads.call(partial(with_database, function, *args, **kwargs), is_stream=True)
     return result
 
 
 def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """Call `function` on a database thread without waiting, in this code's context."""
-    return _threads.enqueue(partial(with_database, function, *args, **kwargs))
+    return _threads.submit(partial(with_database, function, *args, **kwargs))
 
 
 def submit_unnamed[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """`submit` on nobody's behalf: such calls may take all threads."""
     context = copy_context()
     context.run(caller.set, "")
-    return context.run(_threads.enqueue, partial(with_database, function, *args, **kwargs))
+    call: Callable[[], T] = partial(with_database, function, *args, **kwargs)
+    return context.run(_threads.submit, call)
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -124,61 +117,118 @@ def count_pool() -> None:
         metrics.POOL["waiting"].set(numbers.get("requests_waiting", 0))
 
 
+class Outcome(Protocol):
+    """Where a call's outcome goes: a `concurrent.futures.Future` or an `Awaited`."""
+
+    def set_running_or_notify_cancel(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+    def cancel(self) -> bool: ...
+
+
+class Awaited:
+    """The outcome for an event loop's future: one step of the loop, where a wrapped `Future` would take more."""
+
+    __slots__ = ("_loop", "future")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return not self.future.cancelled()
+
+    def set_result(self, result: Any, /) -> None:
+        self._settle(self.future.set_result, result)
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._settle(self.future.set_exception, exception)
+
+    def cancel(self) -> bool:
+        self._settle(self.future.cancel)
+        return True
+
+    def _settle(self, settle: Callable[..., object], *outcome: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._settle_here, settle, *outcome)
+
+    def _settle_here(self, settle: Callable[..., object], *outcome: Any) -> None:
+        if not self.future.done():  # canceled meanwhile
+            settle(*outcome)
+
+
 class Call(NamedTuple):
     """A call that waits for a thread."""
 
     function: Callable[[], Any]
     context: Context
-    future: "Future[Any]"
+    outcome: Outcome
     share: str | None  # of the threads, that it takes: its caller's, or, as None, that of all streams
     since: float  # by the performance counter
 
 
 class DatabaseThreads(Executor):
-    """Up to `count` threads, started when needed; each keeps a connection until `shutdown`.
+    """Up to `count` threads, started when needed; each keeps a connection until `shutdown`, at the latest at exit.
 
     So that one caller's many calls do not delay another's, callers take turns, and each named caller has `share`
     threads at most, by default a third. So have all streams together.
     """
 
     def __init__(self, count: int, name: str, share: int = 0) -> None:
-        self._connections: list[BaseDatabaseWrapper] = []
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=self._register)
+        self._name = name
+        self._started: list[Thread] = []
+        self._begun: SimpleQueue[Call | None] = SimpleQueue()  # a call for each thread that has to wake up; None: end
         self._lock = Lock()  # guards what follows
         self._free = count  # threads without work
         self._share = share or max(1, count // 3)
         self._busy: Counter[str | None] = Counter()  # threads by share
         self._waiting: dict[tuple[str, bool], deque[Call]] = {}  # by caller, its streams apart; the next turn is first
         self._count = count
+        self._has_ended = False
         self._pool_counted_at = 0.0
         metrics.DATABASE_THREADS.inc(count)
+        atexit.register(self.shutdown)
 
-    def _register(self) -> None:
-        """Record the new thread's connection, for `shutdown` to close."""
-        database = connections[DEFAULT_DB_ALIAS]
-        database.inc_thread_sharing()
-        self._connections.append(database)
+    @property
+    def is_busy(self) -> bool:
+        """Does any call run or wait?"""
+        with self._lock:
+            return self._free < self._count or bool(self._waiting)
 
     def submit[**P, T](self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """See `concurrent.futures.Executor`."""
-        return self.enqueue(partial(function, *args, **kwargs))
+        future: Future[T] = Future()
+        self._enqueue(partial(function, *args, **kwargs), future)
+        return future
 
-    def enqueue(self, function: Callable[[], Any], *, is_stream: bool = False) -> "Future[Any]":
-        """Call the function in this context when it is the caller's turn. `is_stream`: an open stream needs it."""
+    def call(self, function: Callable[[], Any], *, is_stream: bool = False) -> "asyncio.Future[Any]":
+        """`submit` on an event loop. `is_stream`: an open stream needs it."""
+        awaited = Awaited()
+        self._enqueue(function, awaited, is_stream)
+        return awaited.future
+
+    def _enqueue(self, function: Callable[[], Any], outcome: Outcome, is_stream: bool = False) -> None:
+        """Call the function in this context when it is the caller's turn. Raises RuntimeError after `shutdown`."""
         whose = caller.get()
         share = None if is_stream else whose
-        call = Call(function, copy_context(), Future(), share, time.perf_counter())
+        call = Call(function, copy_context(), outcome, share, time.perf_counter())
         with self._lock:
+            if self._has_ended:
+                raise RuntimeError("These database threads have ended.")
             if self._free and not self._waiting and (share == "" or self._busy[share] < self._share):
                 next_call: Call | None = call  # nobody waits
                 self._busy[share] += 1
             else:
                 self._waiting.setdefault((whose, is_stream), deque()).append(call)
                 next_call = self._next_call() if self._free else None
-            self._free -= next_call is not None
-        if next_call is not None:
-            self._pool.submit(self._work, next_call)
-        return call.future
+            if next_call is None:
+                return
+            self._free -= 1
+            if len(self._started) < self._count - self._free:
+                name = f"{self._name}_{len(self._started)}"
+                self._started.append(Thread(target=self._serve, name=name, daemon=True))  # `shutdown` ends it
+                self._started[-1].start()
+        self._begun.put(next_call)
 
     def _next_call(self) -> Call | None:
         """Take the call whose turn it is, if any may begin. The lock is held."""
@@ -194,24 +244,33 @@ class DatabaseThreads(Executor):
             return call
         return None
 
+    def _serve(self) -> None:
+        """Be a thread: make the calls that are begun, until the end."""
+        while (call := self._begun.get()) is not None:
+            self._work(call)
+        forget_connection()
+
     def _work(self, call: Call | None) -> None:
         """Make the call, and those that wait meanwhile."""
         began = time.perf_counter()
         while call is not None:
-            done: Callable[[], None] | None = None
-            if call.future.set_running_or_notify_cancel():
+            settle: Callable[[Any], None] | None = None
+            result: Any = None
+            outcome = call.outcome
+            if outcome.set_running_or_notify_cancel():
                 try:
-                    done = partial(call.future.set_result, call.context.run(call.function))
+                    settle, result = outcome.set_result, call.context.run(call.function)
                 except BaseException as error:
-                    done = partial(call.future.set_exception, error)
+                    settle, result = outcome.set_exception, error
             with self._lock:  # before the caller learns the result, so that its next call finds this thread free
                 self._busy[call.share] -= 1
                 if not self._busy[call.share]:
                     del self._busy[call.share]
                 call = self._next_call() if self._waiting else None
                 self._free += call is None
-            if done is not None:
-                done()
+            if settle is not None:
+                settle(result)
+            del outcome, settle, result  # an idle thread keeps nothing
             now = time.perf_counter()
             metrics.DATABASE_BUSY_SECONDS.inc(now - began)
             began = now
@@ -224,15 +283,22 @@ class DatabaseThreads(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish submitted work, then end the threads and close their connections."""
-        if cancel_futures:
-            with self._lock:
-                for call in itertools.chain.from_iterable(self._waiting.values()):
-                    call.future.cancel()
-        self._pool.shutdown(wait, cancel_futures=cancel_futures)
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
+            unwanted = [*itertools.chain.from_iterable(self._waiting.values())] if cancel_futures else []
+            if cancel_futures:
+                self._waiting.clear()
+        atexit.unregister(self.shutdown)
         metrics.DATABASE_THREADS.dec(self._count)
-        for database in self._connections:
-            with contextlib.suppress(DatabaseError):
-                database.close()
+        for call in unwanted:
+            call.outcome.cancel()
+            call.outcome.set_running_or_notify_cancel()
+        for _ in self._started:
+            self._begun.put(None)
+        for thread in self._started if wait else ():
+            thread.join()
 
 
 _threads = DatabaseThreads(settings.BRIDGE_THREADS, "database")
@@ -243,6 +309,3 @@ def close() -> None:
     global _threads
     ended, _threads = _threads, DatabaseThreads(settings.BRIDGE_THREADS, "database")
     ended.shutdown()
-
-
-atexit.register(close)

@@ -112,6 +112,7 @@ class Query[T]:
     def all(self, *params: Any) -> list[T]:
         """All rows for these parameters."""
         sql, columns, attached, kept = self._prepared
+        database = connections[DEFAULT_DB_ALIAS]
         found: list[Any] = []
         for row in execute(sql, params).fetchall():
             values: list[Any] = []
@@ -127,8 +128,8 @@ class Query[T]:
                     values.append(None)
                     continue
                 for place, convert, expression in table.converters:
-                    own[place] = convert(own[place], expression, connection)
-                values.append(table.model.from_db(connection.alias, table.names, own))
+                    own[place] = convert(own[place], expression, database)
+                values.append(table.model.from_db(DEFAULT_DB_ALIAS, table.names, own))
             for place, holder, name in attached:
                 if values[holder] is not None:
                     setattr(values[holder], name, values[place])
@@ -140,6 +141,11 @@ class Query[T]:
         """The first row for these parameters, or None."""
         found = self.all(*params)
         return found[0] if found else None
+
+    def joined(self, columns: str, tables: str) -> Query[Any]:
+        """This query, which has no conditions, with more columns in the end and more joined tables."""
+        template = self._template.replace(" FROM ", f", {columns} FROM ", 1)
+        return Query(f"{template} {tables}", self._build, attached=self._attached, **self._tables)
 
     @cached_property
     def _prepared(self) -> tuple[str, list[_Columns | None], list[tuple[int, int, str]], list[int]]:
@@ -194,18 +200,18 @@ class _Columns:
 
 
 def execute(sql: str, params: Sequence[Any]) -> Any:
-    """Execute a statement with `%s` parameters; gives the cursor, which need not be closed.
+    """Execute a statement with `%s` parameters; gives a cursor, or what fetches as one, which need not be closed.
 
-    On PostgreSQL with a raw cursor: psycopg's others parse the statement each time.
+    On PostgreSQL as `prepared` says: psycopg's usual cursors parse the statement each time.
     """
     database = connections[DEFAULT_DB_ALIAS]
     if database.vendor == "postgresql" and not database.queries_logged:
-        from psycopg import RawCursor  # not installed everywhere
+        from parley.db import prepared  # psycopg is not installed everywhere
 
         database.close_if_health_check_failed()
         database.ensure_connection()
         with database.wrap_database_errors:
-            return RawCursor(database.connection).execute(_numbered(sql), params)
+            return prepared.execute(database.connection, _numbered(sql), params)
     cursor = database.cursor()
     cursor.execute(sql, params)
     return cursor

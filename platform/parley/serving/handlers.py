@@ -34,7 +34,7 @@ from parley import db
 from parley.serving import error_responses
 from parley.serving.error_responses import ErrorResponse
 from parley.serving.middleware import other_form
-from parley.telemetry.requests import SCOPE_KEY, template
+from parley.telemetry.requests import BODY_ARRIVED, SCOPE_KEY, template
 
 log = logging.getLogger("parley.direct")
 
@@ -53,6 +53,7 @@ ASYNC_PATH = re.compile(
 """Addresses of async views; others are pages, which Django's own handler serves."""
 SOCKET_MESSAGES, SOCKET_MESSAGES_A_SECOND = 200.0, 20.0  # that a WebSocket may send at once, and in the long run
 LINGER_SECONDS = 5.0  # to discard the rest of a refused body, so that the client reads the answer
+WATCH_AFTER_SECONDS = 0.05  # for a client that leaves: most have their response by then
 ANY_HOST_PATHS = ("/healthz", "/readyz", "/metrics")  # probes use IP addresses
 POLICY_VIOLATION = 1008  # RFC 6455 §7.4.1
 BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
@@ -90,7 +91,7 @@ class RequestGuard:
             self._headers.append((b"strict-transport-security", value.encode()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(receive, send, self._headers)
+        exchange = Exchange(receive, send, self._headers, scope.get(BODY_ARRIVED, False))
         try:
             is_view = ASYNC_PATH.match(scope["path"]) and not scope["path"].startswith("/hooks/")
             exchange.limit = int(settings.MAX_REQUEST_BYTES) if is_view else await self.largest(scope)
@@ -119,6 +120,7 @@ class Exchange:
     receive_next: Receive
     send_on: Send
     headers: Sequence[tuple[bytes, bytes]]
+    has_arrived: bool  # the body
     limit: int = 0
     error: ErrorResponse | None = None
     has_begun: bool = False
@@ -130,21 +132,26 @@ class Exchange:
         """Raises RequestDataTooBig, BodyTooSlow."""
         if self.is_complete:
             return await self.receive_next()  # until the client leaves
-        began = time.monotonic()
-        try:
-            left = BODY_SECONDS + self.size / BODY_BYTES_A_SECOND - self.waited
-            async with asyncio.timeout(min(BODY_SECONDS, left)):
-                message = await self.receive_next()
-        except TimeoutError:
-            self.error = error_responses.TOO_SLOW
-            raise BodyTooSlow from None
-        self.waited += time.monotonic() - began
+        message = await (self.receive_next() if self.has_arrived else self._receive_in_time())
         self.is_complete = not message.get("more_body", False)
         self.size += len(message.get("body", b""))
         if self.size > self.limit:
             self.error = error_responses.too_large(self.limit)
             raise RequestDataTooBig
         return message
+
+    async def _receive_in_time(self) -> Message:
+        """Raises BodyTooSlow."""
+        began = time.monotonic()
+        try:
+            left = BODY_SECONDS + self.size / BODY_BYTES_A_SECOND - self.waited
+            async with asyncio.timeout(min(BODY_SECONDS, left)):
+                return await self.receive_next()
+        except TimeoutError:
+            self.error = error_responses.TOO_SLOW
+            raise BodyTooSlow from None
+        finally:
+            self.waited += time.monotonic() - began
 
     async def send(self, message: Message) -> None:
         if self.error is not None and not self.has_begun:
@@ -224,6 +231,7 @@ async def handle_async(scope: Scope, receive: Receive, send: Send, *, pages: App
     body = IncomingBody(receive)
     work = asyncio.current_task()
     assert work is not None
+    timer: asyncio.TimerHandle | None = None
     watcher: asyncio.Task[None] | None = None
 
     async def watch() -> None:
@@ -233,9 +241,13 @@ async def handle_async(scope: Scope, receive: Receive, send: Send, *, pages: App
             await receive()
         work.cancel()
 
-    def begin_to_watch() -> None:
+    def watch_now() -> None:
         nonlocal watcher
-        watcher = watcher or asyncio.create_task(watch())
+        watcher = asyncio.create_task(watch())
+
+    def begin_to_watch() -> None:
+        nonlocal timer
+        timer = timer or asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, watch_now)
 
     body.when_complete = begin_to_watch
     said = ((name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding"))
@@ -249,6 +261,8 @@ async def handle_async(scope: Scope, receive: Receive, send: Send, *, pages: App
         if watcher is None or not watcher.done() or work.uncancel():  # then the server stops
             raise
     finally:
+        if timer is not None:
+            timer.cancel()
         if watcher is not None:
             watcher.cancel()
 

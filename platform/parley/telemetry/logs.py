@@ -6,13 +6,15 @@ that are about machines (`OPERATIONAL`) or whose class promises, by `loggable = 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from contextlib import nullcontext
+from typing import Any, Literal, TextIO
 
 import structlog
 from structlog.stdlib import ProcessorFormatter
@@ -34,6 +36,7 @@ OPERATIONAL = {
 MAX_TEXT = 1000  # characters of an exception's type and text
 type Texts = Literal["none", "loggable", "all"]
 CODE = re.compile(r"\w{1,60}")
+LATER_SECONDS = 0.01
 MAX_CHAIN = 10  # exceptions of one chain or group
 FIELDS = ("method", "path", "status", "duration_ms", "exception")  # that a line may bring along
 WHOLE = "whole"  # attribute of records of an agent's error: its traceback with texts, for its author's terminal alone
@@ -59,7 +62,7 @@ def logging_config(
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"line": {"()": formatter, "as_json": as_json, "agent_errors": agent_errors, "texts": texts}},
-        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "handlers": {"console": {"()": Lines, "formatter": "line"}},
         "root": {"handlers": ["console"], "level": libraries},
         "loggers": {
             "parley": {"level": level},
@@ -73,6 +76,45 @@ def logging_config(
             "django.security.DisallowedHost": {"level": "CRITICAL"},  # scanners
         },
     }
+
+
+class Lines(logging.StreamHandler[TextIO]):
+    """Writes lines to standard error.
+
+    An event loop's lines below WARNING wait up to LATER_SECONDS for others: a write lets other threads run, and costs
+    the loop more than making the line.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # which will write them
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.append(self.format(record) + self.terminator)
+            loop = _running_loop() if record.levelno < logging.WARNING else None
+            if loop is None:
+                self.flush()
+            elif loop is not self._loop:
+                self._loop = loop
+                loop.call_later(LATER_SECONDS, self.flush)
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        with self.lock or nullcontext():
+            lines, self._lines, self._loop = self._lines, [], None
+            if lines:
+                self.stream.write("".join(lines))
+        super().flush()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def formatter(*, as_json: bool, agent_errors: bool = False, texts: bool = False) -> logging.Formatter:

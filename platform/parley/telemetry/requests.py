@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,8 @@ CONVERTER = re.compile(r"<\w+:")
 QUIET = ("/static/", "/healthz", "/readyz", "/metrics")  # logged at DEBUG, unless they fail
 SLOW_SECONDS = 1.0  # from then on, all are logged
 SCOPE_KEY = "parley.request"
+BODY_ARRIVED = "parley.body_arrived"
+"""True in the scope of a request whose whole body came with its head: receiving it takes no time."""
 METHOD = "http.request.method"
 
 
@@ -130,7 +131,7 @@ class ObservedRequests:
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         ids = [value for name, value in scope["headers"] if name == b"x-request-id"]  # several contradict one another
-        request_id = ids[0] if len(ids) == 1 and SANE_ID.fullmatch(ids[0]) else secrets.token_hex(8).encode()
+        request_id = ids[0] if len(ids) == 1 and SANE_ID.fullmatch(ids[0]) else b"%016x" % random.getrandbits(64)
         bind_contextvars(request=request_id.decode())  # each request has its own task, so its own context
         edge = EDGES.get(scope["path"].lstrip("/").partition("/")[0], "pages")
         seen = Seen(edge, send, [(b"x-request-id", request_id)])
