@@ -118,7 +118,7 @@ def lock_context(context: Context) -> datetime.datetime:
 DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at", "is_shared")
 """Columns that few events change, updated only if they differ."""
 
-UNIQUE = {Artifact: ("task", "artifact_id")}
+UNIQUE: dict[type[models.Model], tuple[str, ...]] = {Artifact: ("task", "artifact_id")}
 DERIVED_FIELDS = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
 
 

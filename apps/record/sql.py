@@ -22,8 +22,8 @@ def _task_with_agent(task: Task, agent: Agent) -> Task:
 CONTEXT = Query[Context]("SELECT {context} FROM {context.table} WHERE context.id = %s", context=Context)
 
 CONTEXT_BY_NAME = Query[Context](
-    "SELECT {context} FROM {context.table} WHERE context.deleted_at IS NULL AND context.id = ("
-    f"SELECT context.id FROM {{context.table}} WHERE {OWN_SQL} AND context.context_id = %s "  # noqa: S608  # no values
+    "SELECT {context} FROM {context.table} WHERE context.deleted_at IS NULL AND context.id = ("  # noqa: S608  # no values
+    f"SELECT context.id FROM {{context.table}} WHERE {OWN_SQL} AND context.context_id = %s "
     f"UNION ALL SELECT context.id FROM {{context.table}} WHERE {SHARED_SQL} AND context.id = %s LIMIT 1)",
     context=Context,
 )
