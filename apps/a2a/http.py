@@ -246,10 +246,10 @@ async def checked_frames[T](
 
     check = wire.AccessCheck.shared(recheck.args, find_refusal)
     try:
-        frames = wire.until_revoked(wire.with_heartbeats(batches, encode, check=check), check, error_frame)
-        async with aclosing(frames):
+        async with aclosing(wire.with_heartbeats(batches, encode, check=check, last_words=error_frame)) as frames:
             async for frame in frames:
                 yield frame
+                del frame  # not kept while the stream waits
     except Exception as error:
         log.exception("a stream broke")
         yield error_frame(error)

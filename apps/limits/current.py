@@ -240,9 +240,12 @@ def _count(limits: Sequence[tuple[Holder, int]]) -> None:
 
 def open_stream(principal: Principal, address: str, agent: int | None = None) -> Callable[[], None]:
     """Count an open stream; call the result once when it ends. Raises QuotaExceeded."""
+    limits = snapshot().limits(Kind.STREAMS, principal.workspace_id, principal.key, agent)
+    if not limits:
+        return quotas.open_stream(principal, address)
     with ExitStack() as stack:
         stack.callback(quotas.open_stream(principal, address))
-        for holder, limit in snapshot().limits(Kind.STREAMS, principal.workspace_id, principal.key, agent):
+        for holder, limit in limits:
             if (used := quotas.stream_counter.count_of(str(holder))) >= limit:
                 raise LimitExceeded(Kind.STREAMS, holder.whose, limit, used, quotas.STREAM_RETRY_SECONDS)
             stack.callback(quotas.stream_counter.open(str(holder), limit))

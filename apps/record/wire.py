@@ -15,8 +15,8 @@ import uuid
 import weakref
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +32,7 @@ from apps.record.content import blobs
 from apps.record.content.strict_json import timestamp as timestamp
 from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
+from apps.record.reading.feed import running_hub
 from apps.record.sql import ARTIFACTS_IN_STATE, ARTIFACTS_OF_TASKS, MESSAGES_OF_TASKS, NEWEST_MESSAGES
 from parley import db
 
@@ -193,6 +194,7 @@ def _token_update(event: Event) -> JSON:
 
 
 HEARTBEAT_SECONDS = 15.0
+BEATS_IN_HEARTBEAT = 15  # how often it is asked in that time whose heartbeat is due
 PIECE_BYTES = 64 * 1024  # written at once, unless one frame is larger
 RECHECK_SECONDS = 45.0  # between checks of the caller's access
 STREAM_STARTED = b": begun\n\n"  # makes proxies send the response's head at once
@@ -203,7 +205,8 @@ HEARTBEAT_WITH_ID = b": still here\nid: %b\n\n"  # where the next connection con
 class EventStream(StreamingHttpResponse):
     """A response of frames as they come. It holds no thread while it waits.
 
-    `ended` is called when it closes, even if it never started.
+    `ended` is called when it closes, even if it never started. Once its head is sent, `frames` and `ended` are all that
+    a server needs of it.
     """
 
     def __init__(
@@ -212,11 +215,63 @@ class EventStream(StreamingHttpResponse):
         super().__init__(frames, content_type="text/event-stream", headers=headers)
         self["Cache-Control"] = "no-store"
         self["X-Accel-Buffering"] = "no"
-        self._ended = ended
+        self.frames, self.ended = frames, ended
 
     def close(self) -> None:
         super().close()
-        self._ended()
+        self.ended()
+
+
+class Sleeper:
+    """A stream that waits: for what wakes it, or until it is time for a heartbeat."""
+
+    __slots__ = ("beats_at", "caller", "woken")
+
+    def __init__(self) -> None:
+        self.caller = db.caller.get() or "somebody"
+        self.beats_at = 0.0  # by the event loop's clock
+        self.woken: asyncio.Future[None] | None = None
+
+    def wake(self, _: object = None) -> None:
+        if self.woken is not None and not self.woken.done():
+            self.woken.set_result(None)
+
+    def sleep(self) -> asyncio.Future[None]:
+        """Is done when it wakes."""
+        loop = asyncio.get_running_loop()
+        self.woken, self.beats_at = loop.create_future(), loop.time() + HEARTBEAT_SECONDS
+        return self.woken
+
+
+class Pulse:
+    """Wakes the streams of an event loop whose heartbeat is due, a few at a time: one timer for all of them."""
+
+    def __init__(self) -> None:
+        self._sleepers: set[Sleeper] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, sleeper: Sleeper) -> None:
+        self._sleepers.add(sleeper)
+        if self._timer is None:
+            self._wait()
+
+    def discard(self, sleeper: Sleeper) -> None:
+        self._sleepers.discard(sleeper)
+        if not self._sleepers and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS / BEATS_IN_HEARTBEAT, self._beat)
+
+    def _beat(self) -> None:
+        before_next = asyncio.get_running_loop().time() + HEARTBEAT_SECONDS / BEATS_IN_HEARTBEAT
+        due = {one.woken: one.caller for one in self._sleepers if one.woken is not None and one.beats_at < before_next}
+        running_hub().turns.wake({woken: caller for woken, caller in due.items() if not woken.done()})
+        self._wait()
+
+
+_pulses: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = weakref.WeakKeyDictionary()
 
 
 async def with_heartbeats[T](
@@ -224,24 +279,44 @@ async def with_heartbeats[T](
     say: Callable[[T], Iterable[bytes]],
     alive: Callable[[], bytes] = lambda: HEARTBEAT,
     check: AccessCheck | None = None,
+    last_words: Callable[[Exception], bytes] = lambda _: b"",
+    first: Sequence[bytes] = (),
 ) -> AsyncGenerator[bytes]:
-    """The frames of each batch, and `alive` after silence or when `check` is due. Closes `batches` at the end."""
+    """The `first` frames, those of each batch, and `alive` after silence. Closes `batches` at the end.
+
+    It ends with `last_words` when `check` finds that the caller lost access, for example by a sign-out.
+    """
+    sleeper, pulse = Sleeper(), _pulses.setdefault(asyncio.get_running_loop(), Pulse())
     coming: asyncio.Task[tuple[T] | None] | None = None
+    pulse.add(sleeper)
+    if check is not None:
+        check.sleepers.add(sleeper)
     try:
+        for frame in first:
+            yield frame
         while True:
-            coming = coming or asyncio.ensure_future(_next(batches))
-            news: set[asyncio.Future[Any]] = {coming} if check is None else {coming, check.changed}
-            await asyncio.wait(news, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if coming is None:
+                coming = asyncio.ensure_future(_next(batches))
+                coming.add_done_callback(sleeper.wake)
+            if not (coming.done() or (check is not None and check.changed.done())):
+                await sleeper.sleep()
             if not coming.done():
-                yield alive()
-                continue
-            if (came := coming.result()) is None:
+                pieces = iter((alive(),))
+            elif (came := coming.result()) is not None:
+                pieces, coming, came = _pieces(say(came[0])), None, None
+            else:
                 return
-            coming = None
-            for piece in _pieces(say(came[0])):
+            for piece in pieces:
+                if check is not None and (refusal := await check.refusal()):
+                    yield last_words(refusal)
+                    return
                 yield piece
                 await asyncio.sleep(0)  # others have their turn
+            piece, pieces = b"", iter(())  # what was sent is not kept while the stream waits
     finally:
+        pulse.discard(sleeper)
+        if check is not None:
+            check.sleepers.discard(sleeper)
         await _close(batches, coming)
 
 
@@ -268,7 +343,8 @@ class AccessCheck:
     def __init__(self, find_refusal: Callable[[], Exception | None]) -> None:
         self._find_refusal = find_refusal
         self._sender = db.caller.get()
-        self.changed = revocation.next_change(self._sender)
+        self.sleepers: set[Sleeper] = set()
+        self._watch()
         self._asked_at = asyncio.get_running_loop().time()
         self._asking: asyncio.Future[Exception | None] | None = None
         self._has_refused = False
@@ -281,12 +357,16 @@ class AccessCheck:
             check = _access_checks[key] = cls(find_refusal)
         return check
 
+    def _watch(self) -> None:
+        self.changed = revocation.next_change(self._sender)
+        self.changed.add_done_callback(partial(_wake, self.sleepers))
+
     async def refusal(self) -> Exception | None:
         """Why the caller has no access any more."""
         now = asyncio.get_running_loop().time()
         if self.changed.done() or now - self._asked_at >= RECHECK_SECONDS:
             self._asked_at = now
-            self.changed = revocation.next_change(self._sender)
+            self._watch()
             self._asking = asyncio.ensure_future(db.run_for_stream(self._find_refusal))
         if self._asking is not None:
             with suppress(OperationalError, InterfaceError):
@@ -299,16 +379,9 @@ class AccessCheck:
 _access_checks: weakref.WeakValueDictionary[Hashable, AccessCheck] = weakref.WeakValueDictionary()
 
 
-async def until_revoked(
-    frames: AsyncGenerator[bytes], check: AccessCheck, last_words: Callable[[Exception], bytes]
-) -> AsyncGenerator[bytes]:
-    """The frames, until the caller loses access, for example by a sign-out; then the last words about the refusal."""
-    async with aclosing(frames):
-        async for frame in frames:
-            if refusal := await check.refusal():
-                yield last_words(refusal)
-                return
-            yield frame
+def _wake(sleepers: set[Sleeper], _: object) -> None:
+    for sleeper in sleepers:
+        sleeper.wake()
 
 
 async def _next[T](batches: AsyncGenerator[T]) -> tuple[T] | None:

@@ -95,7 +95,7 @@ class Caller:
     ) -> AsyncGenerator[tuple[int, JSON]]:
         """The index and the StreamResponse of each event."""
         response = await self.open(method, params, headers)
-        async with aclosing(response._iterator) as chunks, aclosing(events_of(chunks)) as events:
+        async with aclosing(response.frames) as chunks, aclosing(events_of(chunks)) as events:
             async for index, event in events:
                 self.check_event(event)
                 yield index, event

@@ -43,7 +43,7 @@ class Resource:
         response = await self.send(verb, address, body, **options)
         assert response.streaming, response.content
         assert response["Content-Type"] == "text/event-stream"
-        async with aclosing(response._iterator) as chunks, aclosing(frames_of(chunks)) as frames:
+        async with aclosing(response.frames) as chunks, aclosing(frames_of(chunks)) as frames:
             async for index, sent in frames:
                 self.check_event(sent)
                 yield index, sent

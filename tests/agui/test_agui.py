@@ -51,7 +51,7 @@ def events(post):
     async def read(body, **options):
         response = await post(body, **options)
         assert response.streaming, response.content
-        async with aclosing(response._iterator) as chunks:
+        async with aclosing(response.frames) as chunks:
             whole = b"".join([chunk async for chunk in chunks])
         blocks = [block for block in whole.split(b"\n\n") if block and not block.startswith(b":")]
         fields = [dict(line.split(b": ", 1) for line in block.split(b"\n")) for block in blocks]
@@ -164,7 +164,7 @@ async def test_leaving_client_stops_its_run_if_set(post, speaking, worker, setti
     async def left(stops):
         settings.AGUI_CANCEL_ON_LEAVE = stops
         response = await post(run(user("wait"), thread=str(stops)))
-        async with aclosing(response._iterator) as frames:
+        async with aclosing(response.frames) as frames:
             async for frame in frames:
                 if b"waiting" in frame:
                     break

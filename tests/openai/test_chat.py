@@ -113,7 +113,7 @@ async def test_a_client_that_leaves_stops_the_agent(ada_key, speaking, worker):
     body = json.dumps({"model": "speaking", "stream": True, "messages": [user("wait")]})
     headers = {"Authorization": f"Bearer {ada_key}"}
     response = await AsyncClient().post("/v1/chat/completions", body, "application/json", headers=headers)
-    async with aclosing(response._iterator) as frames:
+    async with aclosing(response.frames) as frames:
         async for frame in frames:
             if b"waiting" in frame:
                 break

@@ -13,7 +13,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from time import monotonic, time
 
 import redis
@@ -248,7 +248,7 @@ class StreamCounter:
             if self._open[caller] >= limit:
                 raise QuotaExceeded(f"More than {limit} {self._words}", STREAM_RETRY_SECONDS)
             self._open[caller] += 1
-        return lambda: self._close(caller)
+        return partial(self._close, caller)
 
     def count_of(self, caller: str) -> int:
         """The number of open ones."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from apps.accounts.principals import Principal
-from apps.accounts.requests.authentication import OpenStream, request_principal
+from apps.accounts.requests.authentication import WORKSPACE_HEADER, OpenStream, request_principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Query, Token
 from apps.api.framework.views import Endpoint
@@ -108,56 +108,50 @@ class Events(Endpoint):
             ended()
             raise
 
-        def end() -> None:
-            follower.close()
-            ended()
-
-        check = _access_check(self)
-        return wire.EventStream(_until_revoked(_live_frames(follower, check), check), end)
+        return wire.EventStream(_live_frames(follower, _access_check(self)), partial(_end, follower, ended))
 
 
-async def _live_frames(follower: Follower, check: wire.AccessCheck) -> AsyncGenerator[bytes]:
-    """Frames; once caught up, heartbeats carry the position."""
-
-    def say(batch: Batch | None) -> Iterator[bytes]:
-        if batch is None:
-            yield alive()
-            return
-        yield from map(_frame, batch.items)
-        if not batch.items[-1].place:
-            yield wire.HEARTBEAT_WITH_ID % batch.place.encode()
-
-    def alive() -> bytes:
-        place = follower.newest_place.encode()
-        return wire.HEARTBEAT_WITH_ID % place if place else wire.HEARTBEAT
-
-    yield wire.STREAM_STARTED
-    if follower.is_lost:
-        yield wire.sse_frame(TOO_OLD, event=RESET)
-    async with aclosing(wire.with_heartbeats(follower.batches(), say, alive, check)) as spoken:
-        async for frame in spoken:
-            yield frame
+def _end(follower: Follower, ended: Callable[[], None]) -> None:
+    follower.close()
+    ended()
 
 
-def _until_revoked(stream: AsyncGenerator[bytes], check: wire.AccessCheck) -> AsyncGenerator[bytes]:
-    """The stream until the caller loses access. The next request explains the end."""
-    return wire.until_revoked(stream, check, lambda _: b"")
+def _live_frames(follower: Follower, check: wire.AccessCheck) -> AsyncGenerator[bytes]:
+    """Frames; once caught up, heartbeats carry the position. Who loses access learns why from the next request."""
+    lost = [wire.sse_frame(TOO_OLD, event=RESET)] if follower.is_lost else []
+    first = [wire.STREAM_STARTED, *lost]
+    return wire.with_heartbeats(follower.batches(), partial(_say, follower), follower.heartbeat, check, first=first)
+
+
+def _say(follower: Follower, batch: Batch | None) -> Iterator[bytes]:
+    if batch is None:
+        yield follower.heartbeat()
+        return
+    yield from map(_frame, batch.items)
+    if not batch.items[-1].place:
+        yield wire.HEARTBEAT_WITH_ID % batch.place.encode()
 
 
 def _access_check(endpoint: Endpoint) -> wire.AccessCheck:
-    request = endpoint.request
-    session = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
-    key = endpoint.principal, request.headers.get("Authorization"), session
-    return wire.AccessCheck.shared(key, partial(_find_refusal, endpoint))
+    """Keeps of the request only what says who the caller is."""
+    meta, cookies = endpoint.request.META, endpoint.request.COOKIES
+    session = settings.SESSION_COOKIE_NAME
+    said = {name: meta[name] for name in IDENTIFYING if name in meta}
+    cookie = {session: cookies[session]} if session in cookies else {}
+    key = endpoint.principal, said.get("HTTP_AUTHORIZATION"), cookie.get(session)
+    return wire.AccessCheck.shared(key, partial(_find_refusal, endpoint.principal, said, cookie))
 
 
-def _find_refusal(endpoint: Endpoint) -> Exception | None:
+IDENTIFYING = "HTTP_AUTHORIZATION", f"HTTP_{WORKSPACE_HEADER.upper().replace('-', '_')}", "REMOTE_ADDR"
+
+
+def _find_refusal(principal: Principal, meta: dict[str, str], cookies: dict[str, str]) -> Exception | None:
     """Why the caller has no access any more."""
     again = OpenStream()
-    again.method, again.META, again.COOKIES = "GET", endpoint.request.META, endpoint.request.COOKIES
-    request = endpoint.initialize_request(again)
+    again.method, again.META, again.COOKIES = "GET", meta, cookies
+    request = Endpoint().initialize_request(again)
     try:
-        return None if request_principal(request) == endpoint.principal else NotAuthenticated()
+        return None if request_principal(request) == principal else NotAuthenticated()
     except APIException as refusal:
         return refusal
 
@@ -241,6 +235,10 @@ class Follower:
     def newest_place(self) -> str:
         """The newest position; empty before the client has caught up."""
         return self.stream.newest_place
+
+    def heartbeat(self) -> bytes:
+        place = self.newest_place.encode()
+        return wire.HEARTBEAT_WITH_ID % place if place else wire.HEARTBEAT
 
     def close(self) -> None:
         self.stream.close()
@@ -357,8 +355,7 @@ class Play(Endpoint):
         first = max(asked["from"], int(heard) + 1) if is_index(heard) else asked["from"]
         ended = limits.open_stream(self.principal, self.address)
         playback = Playback(context, first, last, asked["speed"], asked["max_gap"])
-        check = _access_check(self)
-        return wire.EventStream(_until_revoked(_playback_frames(playback, check), check), ended)
+        return wire.EventStream(_playback_frames(playback, _access_check(self)), ended)
 
 
 async def _playback_frames(playback: Playback, check: wire.AccessCheck) -> AsyncGenerator[bytes]:

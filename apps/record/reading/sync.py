@@ -494,6 +494,8 @@ class SyncStream:
         joined_at: the token of the first live position.
     """
 
+    __slots__ = ("_is_caught_up", "_live", "_missed", "joined_at", "number")
+
     def __init__(self, live: LiveEvents, position: Position | None) -> None:
         self.number: int | None = None
         self.joined_at = ""

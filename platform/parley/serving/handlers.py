@@ -30,6 +30,7 @@ from apps.accounts.principals import ANONYMOUS, Principal, address_key
 from apps.accounts.requests import bodies
 from apps.accounts.requests.authentication import session_user
 from apps.accounts.requests.bodies import BodyTooSlow, IncomingBody
+from apps.record.wire import EventStream
 from parley import db
 from parley.serving import error_responses
 from parley.serving.error_responses import ErrorResponse
@@ -228,52 +229,92 @@ async def handle_async(scope: Scope, receive: Receive, send: Send, *, pages: App
     if pages is not None and not ASYNC_PATH.match(scope["path"]):
         await pages(scope, receive, send)
         return
-    body = IncomingBody(receive)
-    work = asyncio.current_task()
-    assert work is not None
-    timer: asyncio.TimerHandle | None = None
-    watcher: asyncio.Task[None] | None = None
+    client = Client(receive, body := IncomingBody(receive))
+    try:
+        response, route = await _find_response(scope, body, client)
+        del body
+        client.watch()
+        ended = response.ended if isinstance(response, EventStream) else response.close if response.streaming else None
+        try:
+            if isinstance(response, EventStream) and scope["method"] != "HEAD":
+                head, frames = _head(response), response.frames
+                del response  # a stream may be open for hours: nothing of the request is kept
+                await send(head)
+                del head
+                await _send_chunks(frames, send)
+                await send({"type": "http.response.body"})
+            else:
+                await send_response(response, send, head_only=scope["method"] == "HEAD")
+        except Exception:
+            # The status has been sent: a failure can only be reported by breaking off.
+            log.exception("%s /%s broke off", scope["method"], route)
+            raise
+        finally:
+            if ended is not None:
+                ended()
+    except asyncio.CancelledError:
+        if not client.has_left or client.work.uncancel():  # then the server stops
+            raise
+    finally:
+        client.forget()
 
-    async def watch() -> None:
-        with suppress(RequestAborted, RequestDataTooBig):
-            if not body.is_complete:
-                await body.discard()
-            await receive()
-        work.cancel()
 
-    def watch_now() -> None:
-        nonlocal watcher
-        watcher = asyncio.create_task(watch())
+class Client:
+    """Who waits for the response. If they leave, once the body is there, the current task is canceled."""
 
-    def begin_to_watch() -> None:
-        nonlocal timer
-        timer = timer or asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, watch_now)
+    __slots__ = ("_body", "_receive", "_watching", "work")
 
-    body.when_complete = begin_to_watch
+    def __init__(self, receive: Receive, body: IncomingBody) -> None:
+        self._receive = receive
+        self._body: IncomingBody | None = body
+        body.when_complete = self.watch
+        work = asyncio.current_task()
+        assert work is not None
+        self.work: asyncio.Task[Any] = work
+        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """Soon receive what is left of the body, and forget it. Then notice when they leave."""
+        loop = asyncio.get_running_loop()
+        self._watching = self._watching or loop.call_later(WATCH_AFTER_SECONDS, self._watch_now)
+
+    def _watch_now(self) -> None:
+        self._watching = asyncio.create_task(self._wait_until_left())
+
+    async def _wait_until_left(self) -> None:
+        try:
+            await self._discard_body()
+            await self._receive()
+        except (RequestAborted, RequestDataTooBig):
+            pass
+        self.work.cancel()
+
+    async def _discard_body(self) -> None:
+        body, self._body = self._body, None
+        if body is not None and not body.is_complete:
+            await body.discard()
+
+    @property
+    def has_left(self) -> bool:
+        return isinstance(self._watching, asyncio.Task) and self._watching.done()
+
+    def forget(self) -> None:
+        self._body = None
+        if self._watching is not None:
+            self._watching.cancel()
+
+
+async def _find_response(scope: Scope, body: IncomingBody, client: Client) -> tuple[HttpResponseBase, str]:
+    """The response of the path's view, or an error, and the route: the template of the path, for the log."""
     said = ((name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding"))
     may_have_body = any(pair != (b"content-length", b"0") for pair in said)
     is_bodiless = str(scope.get("http_version", "")).startswith("1") and not may_have_body  # HTTP/2 need not say
     if scope["method"] in ("GET", "HEAD") or is_bodiless:
-        begin_to_watch()
-    try:
-        await _respond(scope, body, send, begin_to_watch)
-    except asyncio.CancelledError:
-        if watcher is None or not watcher.done() or work.uncancel():  # then the server stops
-            raise
-    finally:
-        if timer is not None:
-            timer.cancel()
-        if watcher is not None:
-            watcher.cancel()
-
-
-async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch: Callable[[], None]) -> None:
-    """Send the response of the path's view, or an error."""
+        client.watch()
     try:
         request = ASGIRequest({**scope, "body": body}, body)
     except (UnicodeDecodeError, BadRequest):
-        await send_response(error_responses.MALFORMED.response(scope["path"]), send)
-        return
+        return error_responses.MALFORMED.response(scope["path"]), ""
     if request.script_name:
         set_script_prefix(request.script_name)
     response: HttpResponseBase
@@ -299,16 +340,7 @@ async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch:
     except Exception:
         log.exception("%s /%s failed", request.method, _route(request))
         response = error_responses.INTERNAL.response(request.path)
-    begin_to_watch()
-    try:
-        await send_response(response, send, head_only=request.method == "HEAD")
-    except Exception:
-        # The status has been sent: a failure can only be reported by breaking off.
-        log.exception("%s /%s broke off", request.method, _route(request))
-        raise
-    finally:
-        if response.streaming:
-            response.close()
+    return response, _route(request)
 
 
 def _route(request: ASGIRequest) -> str:
@@ -327,19 +359,27 @@ async def send_response(
     response: HttpResponseBase, send: Send, *, head_only: bool = False, more_body: bool = False
 ) -> None:
     """Send a response or a stream as ASGI messages; with `more_body` the caller ends the body."""
+    await send(_head(response))
+    if isinstance(response, StreamingHttpResponse) and not head_only:
+        await _send_chunks(cast(AsyncGenerator[bytes], aiter(response)), send)
+    whole = response.content if isinstance(response, HttpResponse) and not head_only else b""
+    await send({"type": "http.response.body", "body": whole, "more_body": more_body})
+
+
+def _head(response: HttpResponseBase) -> Message:
     headers = [(name.encode("ascii"), value.encode("latin1")) for name, value in response.items()]
     headers += [(b"Set-Cookie", cookie.OutputString().encode("ascii")) for cookie in response.cookies.values()]
-    whole = b""
-    if isinstance(response, HttpResponse):
-        whole = response.content
-        if response.status_code not in BODILESS and "Content-Length" not in response.headers:
-            headers.append((b"Content-Length", b"%d" % len(whole)))
-    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-    if isinstance(response, StreamingHttpResponse) and not head_only:
-        async with aclosing(cast(AsyncGenerator[bytes], aiter(response))) as chunks:
-            async for chunk in chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b"" if head_only else whole, "more_body": more_body})
+    has_length = "Content-Length" in response.headers or response.status_code in BODILESS
+    if isinstance(response, HttpResponse) and not has_length:
+        headers.append((b"Content-Length", b"%d" % len(response.content)))
+    return {"type": "http.response.start", "status": response.status_code, "headers": headers}
+
+
+async def _send_chunks(chunks: AsyncGenerator[bytes], send: Send) -> None:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            del chunk  # not kept while the next one is awaited
 
 
 class SocketLimits:

@@ -1,15 +1,20 @@
 """One stream has all events of a person's sessions, and resumes."""
 
 import asyncio
+import gc
 import json
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
+from django.core.handlers.asgi import ASGIRequest
+from rest_framework.request import Request
 
 from apps.accounts import revocation
 from apps.accounts.models import ApiKey
 from apps.conversations.sessions import deletion
+from apps.record import wire
 from apps.record.models import Event
 from apps.record.reading import sync
 from parley import db
@@ -168,6 +173,35 @@ async def test_quiet_stream_sends_signs_of_life(ada_calls, begun, settings, monk
                 await stream.more()
                 places.add(stream.place)
         assert stream.heard == []
+
+
+async def test_quiet_stream_keeps_nothing_of_its_request(ada_calls):
+    def requests():
+        gc.collect()
+        return sum(type(one) in (ASGIRequest, Request, wire.EventStream) for one in gc.get_objects())
+
+    before = requests()
+    async with line(ada_calls) as stream:
+        await stream.more()
+        assert requests() <= before
+
+
+async def test_quiet_stream_keeps_nothing_it_sent():
+    async def batches():
+        yield frames
+        await asyncio.Event().wait()
+
+    frames = [bytes(100)]
+    references = sys.getrefcount(frames[0])
+    stream = wire.with_heartbeats(batches(), iter)
+    await anext(stream)
+    waiting = asyncio.ensure_future(anext(stream))
+    for _ in range(9):
+        await asyncio.sleep(0)
+    kept = sys.getrefcount(frames[0]) - references
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert kept == 0
 
 
 @pytest.mark.parametrize("who", ["a key that is revoked", "a browser whose password is another"])
