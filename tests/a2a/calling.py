@@ -11,6 +11,7 @@ from django.test import AsyncClient
 from google.protobuf import json_format
 
 from tests.a2a.strictness import ANSWERS
+from tests.clients.calling import followed
 
 JSON = dict[str, Any]
 
@@ -95,7 +96,7 @@ class Caller:
     ) -> AsyncGenerator[tuple[int, JSON]]:
         """The index and the StreamResponse of each event."""
         response = await self.open(method, params, headers)
-        async with aclosing(response.frames) as chunks, aclosing(events_of(chunks)) as events:
+        async with followed(response) as chunks, aclosing(events_of(chunks)) as events:
             async for index, event in events:
                 self.check_event(event)
                 yield index, event

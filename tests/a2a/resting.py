@@ -10,6 +10,7 @@ from django.test import AsyncClient
 
 from tests.a2a import calling
 from tests.a2a.calling import JSON, Caller, frames_of
+from tests.clients.calling import followed
 
 
 class Answer(calling.Answer):
@@ -43,7 +44,7 @@ class Resource:
         response = await self.send(verb, address, body, **options)
         assert response.streaming, response.content
         assert response["Content-Type"] == "text/event-stream"
-        async with aclosing(response.frames) as chunks, aclosing(frames_of(chunks)) as frames:
+        async with followed(response) as chunks, aclosing(frames_of(chunks)) as frames:
             async for index, sent in frames:
                 self.check_event(sent)
                 yield index, sent

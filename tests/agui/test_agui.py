@@ -3,7 +3,7 @@
 import base64
 import json
 import uuid
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 import pytest
 from ag_ui.core import Event
@@ -17,6 +17,7 @@ from apps.optional.agui import views as agui
 from apps.record.errors import Refusal
 from apps.record.models import Context, Message, Task
 from parley import db
+from tests.clients.calling import followed
 from tests.engine.delegating import until
 from tests.model_agents.conftest import endpoint as endpoint
 from tests.model_agents.endpoint import calls, says
@@ -51,7 +52,7 @@ def events(post):
     async def read(body, **options):
         response = await post(body, **options)
         assert response.streaming, response.content
-        async with aclosing(response.frames) as chunks:
+        async with followed(response) as chunks:
             whole = b"".join([chunk async for chunk in chunks])
         blocks = [block for block in whole.split(b"\n\n") if block and not block.startswith(b":")]
         fields = [dict(line.split(b": ", 1) for line in block.split(b"\n")) for block in blocks]
@@ -164,7 +165,7 @@ async def test_leaving_client_stops_its_run_if_set(post, speaking, worker, setti
     async def left(stops):
         settings.AGUI_CANCEL_ON_LEAVE = stops
         response = await post(run(user("wait"), thread=str(stops)))
-        async with aclosing(response.frames) as frames:
+        async with followed(response) as frames:
             async for frame in frames:
                 if b"waiting" in frame:
                     break

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
 
+from apps.record.wire import EventStream
 from parley.asgi import application
 from tests.clients import promises
 
 JSON = dict[str, Any]
 HOST = "localhost"
+
+
+@asynccontextmanager
+async def followed(stream: EventStream) -> AsyncGenerator[AsyncGenerator[bytes]]:
+    """Its frames; leaving ends it, as a server does."""
+    try:
+        async with aclosing(stream.frames) as frames:
+            yield frames
+    finally:
+        stream.ended()
 
 
 @dataclass

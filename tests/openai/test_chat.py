@@ -2,7 +2,6 @@
 
 import base64
 import json
-from contextlib import aclosing
 
 import openai
 import pytest
@@ -11,6 +10,7 @@ from django.test import AsyncClient
 from apps.record import projection
 from apps.record.models import Context, Task
 from parley import db
+from tests.clients.calling import followed
 from tests.engine.delegating import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -113,7 +113,7 @@ async def test_a_client_that_leaves_stops_the_agent(ada_key, speaking, worker):
     body = json.dumps({"model": "speaking", "stream": True, "messages": [user("wait")]})
     headers = {"Authorization": f"Bearer {ada_key}"}
     response = await AsyncClient().post("/v1/chat/completions", body, "application/json", headers=headers)
-    async with aclosing(response.frames) as frames:
+    async with followed(response) as frames:
         async for frame in frames:
             if b"waiting" in frame:
                 break

@@ -246,12 +246,14 @@ class DatabaseThreads(Executor):
 
     def _serve(self) -> None:
         """Be a thread: make the calls that are begun, until the end."""
-        while (call := self._begun.get()) is not None:
-            self._work(call)
+        while self._work(self._begun.get()):
+            pass  # an idle thread keeps no call, and so nobody's request
         forget_connection()
 
-    def _work(self, call: Call | None) -> None:
-        """Make the call, and those that wait meanwhile."""
+    def _work(self, call: Call | None) -> bool:
+        """Make the call, and those that wait meanwhile. False if there is none."""
+        if call is None:
+            return False
         began = time.perf_counter()
         while call is not None:
             settle: Callable[[Any], None] | None = None
@@ -280,6 +282,7 @@ class DatabaseThreads(Executor):
                 self._pool_counted_at = now
                 with contextlib.suppress(Exception):  # a thread must not end because nobody could count
                     count_pool()
+        return True
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish submitted work, then end the threads and close their connections."""
