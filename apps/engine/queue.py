@@ -1,7 +1,7 @@
 """The queue of runs: each broker message names one, and is worth one claim (see `engine.fairness`). The sweep finds
 runs whose message was lost.
 
-The kombu transports below are for `parley.celery`.
+The kombu transport below is for `parley.celery`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -21,7 +19,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from kombu import Queue
 from kombu.exceptions import OperationalError
-from kombu.transport import memory, redis
+from kombu.transport import memory
 
 from apps.limits import current as limits
 from apps.limits.current import Holder, LimitExceeded
@@ -129,23 +127,6 @@ class MemoryChannel(memory.Channel):  # type: ignore[misc]
     def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:
         super().basic_ack(delivery_tag, multiple)
         _message_arrived.set()  # a consumer at its prefetch limit may take more
-
-
-class RedisChannel(redis.Channel):  # type: ignore[misc]
-    """Keeps the client that it publishes with. kombu makes one for each message, which takes a third of the time."""
-
-    _kept: Any = None
-
-    @contextmanager
-    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        if client is None and (self._kept is None or self._kept.connection_pool is not self.pool):
-            with super().conn_or_acquire() as self._kept:
-                pass
-        yield self._kept if client is None else client
-
-
-class RedisTransport(redis.Transport):  # type: ignore[misc]
-    Channel = RedisChannel
 
 
 class MemoryTransport(memory.Transport):  # type: ignore[misc]

@@ -13,8 +13,8 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # `prepare` makes them; the
 
 TRANSPORT_ALIASES |= {
     "memory": "apps.engine.queue:MemoryTransport",
-    "redis": "apps.engine.queue:RedisTransport",
-    "rediss": "apps.engine.queue:RedisTransport",
+    "redis": "parley.work.redis_broker:RedisTransport",
+    "rediss": "parley.work.redis_broker:RedisTransport",
 }
 app = Celery("parley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
