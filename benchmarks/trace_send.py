@@ -36,7 +36,7 @@ class Trace:
         self._last = threading.local()
 
     def enter(self, code: CodeType, _: int) -> None:
-        if code.co_qualname == "DatabaseThreads._enqueue":
+        if code.co_qualname == "DatabaseThreads.enqueue":
             self.hops += 1
         if not code.co_filename.startswith(OURS):
             return

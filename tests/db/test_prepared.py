@@ -37,7 +37,8 @@ def test_prepared_statement_raises_the_same_error(ada, bob):
 def test_forgotten_statement_is_prepared_again():
     for forget in (False, True, False):
         if forget:
-            connection.connection.pgconn.exec_(b"DEALLOCATE ALL")
+            with connection.cursor() as cursor:
+                cursor.execute("DEALLOCATE ALL")
         for _ in range(TIMES):
             assert execute("SELECT %s::int", [3]).fetchone() == (3,)
 

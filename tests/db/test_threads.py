@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from concurrent.futures import CancelledError, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -101,20 +101,20 @@ def test_a_caller_leaves_threads_to_others(threads):
     assert len(begun) == len(calls)
 
 
-async def test_streams_take_turns_and_leave_threads(threads):
+def test_streams_take_turns_and_leave_threads(threads):
     three, go_on, begun = threads(3), threading.Event(), []
 
     def note(name):
         begun.append(name)
         go_on.wait(WAIT)
 
-    stream = partial(three.call, is_stream=True)
-    calls = [on_behalf_of("ada", stream, partial(note, f"ada {number}")) for number in range(3)]
-    calls.append(on_behalf_of("bob", stream, partial(note, "bob")))
-    assert await on_behalf_of("ada", three.call, threading.get_ident)
+    stream = partial(three.enqueue, is_stream=True)
+    calls = [on_behalf_of("ada", stream, partial(note, f"ada {number}"), Future()) for number in range(3)]
+    calls.append(on_behalf_of("bob", stream, partial(note, "bob"), Future()))
+    assert on_behalf_of("ada", three.submit, threading.get_ident).result(WAIT)
     assert begun == ["ada 0"]
     go_on.set()
-    await asyncio.gather(*calls)
+    assert not wait(calls, WAIT).not_done
     assert begun == ["ada 0", "ada 1", "bob", "ada 2"]
 
 

@@ -13,7 +13,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
@@ -31,13 +31,15 @@ RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits while a database server restar
 
 async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await `function(*args, **kwargs)` on a database thread (see `with_database`), in this code's context."""
-    result: T = await _threads.call(partial(with_database, function, *args, **kwargs))
+    call = partial(with_database, function, *args, **kwargs)
+    result: T = await _threads.enqueue(call, asyncio.get_running_loop().create_future())
     return result
 
 
 async def run_for_stream[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """`run` for an open stream: many of these leave threads to those who wait for an answer."""
-    result: T = await _threads.call(partial(with_database, function, *args, **kwargs), is_stream=True)
+    call = partial(with_database, function, *args, **kwargs)
+    result: T = await _threads.enqueue(call, asyncio.get_running_loop().create_future(), is_stream=True)
     return result
 
 
@@ -117,52 +119,12 @@ def count_pool() -> None:
         metrics.POOL["waiting"].set(numbers.get("requests_waiting", 0))
 
 
-class Outcome(Protocol):
-    """Where a call's outcome goes: a `concurrent.futures.Future` or an `Awaited`."""
-
-    def set_running_or_notify_cancel(self) -> bool: ...
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, exception: BaseException, /) -> None: ...
-    def cancel(self) -> bool: ...
-
-
-class Awaited:
-    """The outcome for an event loop's future: one step of the loop, where a wrapped `Future` would take more."""
-
-    __slots__ = ("_loop", "future")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
-
-    def set_running_or_notify_cancel(self) -> bool:
-        return not self.future.cancelled()
-
-    def set_result(self, result: Any, /) -> None:
-        self._settle(self.future.set_result, result)
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        self._settle(self.future.set_exception, exception)
-
-    def cancel(self) -> bool:
-        self._settle(self.future.cancel)
-        return True
-
-    def _settle(self, settle: Callable[..., object], *outcome: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._settle_here, settle, *outcome)
-
-    def _settle_here(self, settle: Callable[..., object], *outcome: Any) -> None:
-        if not self.future.done():  # canceled meanwhile
-            settle(*outcome)
-
-
 class Call(NamedTuple):
     """A call that waits for a thread."""
 
     function: Callable[[], Any]
     context: Context
-    outcome: Outcome
+    future: "Future[Any] | asyncio.Future[Any]"
     share: str | None  # of the threads, that it takes: its caller's, or, as None, that of all streams
     since: float  # by the performance counter
 
@@ -197,21 +159,18 @@ class DatabaseThreads(Executor):
 
     def submit[**P, T](self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """See `concurrent.futures.Executor`."""
-        future: Future[T] = Future()
-        self._enqueue(partial(function, *args, **kwargs), future)
-        return future
+        return self.enqueue(partial(function, *args, **kwargs), Future())
 
-    def call(self, function: Callable[[], Any], *, is_stream: bool = False) -> "asyncio.Future[Any]":
-        """`submit` on an event loop. `is_stream`: an open stream needs it."""
-        awaited = Awaited()
-        self._enqueue(function, awaited, is_stream)
-        return awaited.future
+    def enqueue[F: (Future[Any], asyncio.Future[Any])](
+        self, function: Callable[[], Any], future: F, *, is_stream: bool = False
+    ) -> F:
+        """Call the function in this context when it is the caller's turn; `future` gets the result.
 
-    def _enqueue(self, function: Callable[[], Any], outcome: Outcome, is_stream: bool = False) -> None:
-        """Call the function in this context when it is the caller's turn. Raises RuntimeError after `shutdown`."""
+        `is_stream`: an open stream needs it. Raises RuntimeError after `shutdown`.
+        """
         whose = caller.get()
         share = None if is_stream else whose
-        call = Call(function, copy_context(), outcome, share, time.perf_counter())
+        call = Call(function, copy_context(), future, share, time.perf_counter())
         with self._lock:
             if self._has_ended:
                 raise RuntimeError("These database threads have ended.")
@@ -222,13 +181,15 @@ class DatabaseThreads(Executor):
                 self._waiting.setdefault((whose, is_stream), deque()).append(call)
                 next_call = self._next_call() if self._free else None
             if next_call is None:
-                return
+                return future
             self._free -= 1
             if len(self._started) < self._count - self._free:
                 name = f"{self._name}_{len(self._started)}"
-                self._started.append(Thread(target=self._serve, name=name, daemon=True))  # `shutdown` ends it
-                self._started[-1].start()
+                thread = Thread(target=self._serve, name=name, daemon=True)  # `shutdown` ends it
+                thread.start()
+                self._started.append(thread)
         self._begun.put(next_call)
+        return future
 
     def _next_call(self) -> Call | None:
         """Take the call whose turn it is, if any may begin. The lock is held."""
@@ -256,23 +217,27 @@ class DatabaseThreads(Executor):
             return False
         began = time.perf_counter()
         while call is not None:
-            settle: Callable[[Any], None] | None = None
-            result: Any = None
-            outcome = call.outcome
-            if outcome.set_running_or_notify_cancel():
+            future, result, error = call.future, None, None
+            is_wanted = future.set_running_or_notify_cancel() if isinstance(future, Future) else not future.cancelled()
+            if is_wanted:
                 try:
-                    settle, result = outcome.set_result, call.context.run(call.function)
-                except BaseException as error:
-                    settle, result = outcome.set_exception, error
+                    result = call.context.run(call.function)
+                except BaseException as problem:
+                    error = problem
             with self._lock:  # before the caller learns the result, so that its next call finds this thread free
                 self._busy[call.share] -= 1
                 if not self._busy[call.share]:
                     del self._busy[call.share]
                 call = self._next_call() if self._waiting else None
                 self._free += call is None
-            if settle is not None:
-                settle(result)
-            del outcome, settle, result  # an idle thread keeps nothing
+            if not is_wanted:
+                pass
+            elif isinstance(future, Future):
+                _settle(future, result, error)
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    future.get_loop().call_soon_threadsafe(_settle, future, result, error)
+            del future, result, error  # an idle thread keeps nothing
             now = time.perf_counter()
             metrics.DATABASE_BUSY_SECONDS.inc(now - began)
             began = now
@@ -296,12 +261,24 @@ class DatabaseThreads(Executor):
         atexit.unregister(self.shutdown)
         metrics.DATABASE_THREADS.dec(self._count)
         for call in unwanted:
-            call.outcome.cancel()
-            call.outcome.set_running_or_notify_cancel()
+            if isinstance(call.future, Future):
+                call.future.cancel()
+                call.future.set_running_or_notify_cancel()
+            else:
+                call.future.get_loop().call_soon_threadsafe(call.future.cancel)
         for _ in self._started:
             self._begun.put(None)
         for thread in self._started if wait else ():
             thread.join()
+
+
+def _settle(future: "Future[Any] | asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
+    if future.done():
+        return  # canceled meanwhile
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 _threads = DatabaseThreads(settings.BRIDGE_THREADS, "database")
