@@ -146,7 +146,8 @@ def running(server: str, parley_only: bool) -> Iterator[list[Peer]]:
             database = exits.enter_context(throwaway_database(urls["DATABASE_URL"]))
             peers.append(exits.enter_context(sdk_server(SDK, urls["DATABASE_URL"], database)))
             peers.append(exits.enter_context(sdk_server(MEMORY)))
-        (target,) = exits.enter_context(variants.running({PARLEY: urls}, server))
+        # Neither server writes an access log.
+        (target,) = exits.enter_context(variants.running({PARLEY: urls}, server, LOG_ACCESS_SAMPLE="0"))
         yield [*peers, parley(target, urls)]
 
 

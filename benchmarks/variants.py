@@ -42,13 +42,15 @@ def listens(url: str) -> bool:
 
 
 @contextmanager
-def running(variants: Mapping[str, Mapping[str, str]], web: str = "uvicorn") -> Iterator[list[Target]]:
+def running(
+    variants: Mapping[str, Mapping[str, str]], web: str = "uvicorn", **environment: str
+) -> Iterator[list[Target]]:
     with ExitStack() as exits:
         targets = []
         for name, urls in variants.items():
             keys = {"SECRET_KEY": secrets.token_urlsafe(50), "MASTER_KEY": secrets.token_urlsafe(32)}
             raised = {"OUTBOUND_ALLOW": "127.0.0.0/8", "STREAMS_PER_CALLER": "10000"}
-            stack = exits.enter_context(closing(Stack(services=urls, web=web, **raised, **keys)))
+            stack = exits.enter_context(closing(Stack(services=urls, web=web, **raised, **keys, **environment)))
             stack.start()
             targets.append(Target.of(name, stack))
         yield targets
