@@ -71,7 +71,7 @@ def no_compare_and_swap() -> None:
 def lost_notifications() -> None:
     """Processes do not tell one another what has grown, and nobody polls for it."""
     _put("apps.record.reading.notifications.Relay.send", lambda self, *args, **kwargs: None)
-    _put("apps.record.reading.feed.Hub._start_poll", lambda self: None)
+    _put("apps.record.reading.feed.Hub._poll_from_now_on", lambda self: None)
 
 
 def listener_after_commit() -> None:

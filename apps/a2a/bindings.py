@@ -27,7 +27,7 @@ from apps.a2a.operations import (
 from apps.a2a.protojson import read_query
 from apps.a2a.versions.v0_3 import HTTP_JSON, JSON_RPC, METHODS
 from apps.a2a.versions.v1_1 import execute_next
-from apps.accounts.requests import bodies
+from apps.accounts.requests import bodies, quotas
 from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import InvalidFields, InvalidRequest, MethodNotAllowed, MethodNotFound
@@ -201,7 +201,8 @@ async def rest(
         method = _operation_of(request, operations)
         _check_rest_body(request)
         is_plain_get = method in ("GetTask", "tasks/get") and slug and not request.META["QUERY_STRING"]
-        reading = TaskReading.of(path_fields) if is_plain_get else None
+        is_known = quotas.was_verified(request.META.get("HTTP_AUTHORIZATION", ""))
+        reading = TaskReading.of(path_fields) if is_plain_get and is_known else None
         incoming = await http.authenticate_request(request, slug, reading=reading)
         version = http.check_version(request, version)
         params = _merge_path(await _request_fields(incoming), path_fields)

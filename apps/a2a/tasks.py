@@ -207,8 +207,8 @@ def _convert(events: Iterable[Event], context: Context) -> None:
 
 
 MAX_COUNTED = 10_000  # totalSize is exact up to here
-MANY = 12_000  # tasks that are still more than MAX_COUNTED after MANY_SECONDS, however fast somebody deletes them
-MANY_SECONDS = 5.0
+MANY = 12_000  # tasks: so long a list is seldom below MAX_COUNTED within MANY_SECONDS
+MANY_SECONDS = 5.0  # that it is not counted again
 
 _many_until: dict[tuple[object, ...], float] = {}  # by filters that had MANY tasks, by `time.monotonic`
 MOST_KEPT = 10_000

@@ -242,7 +242,7 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
     """Record the start. Raises LeaseLost."""
     task, version = run.task, run.task.agent.current_version
     with ledger.writing(task.context, lock=lock) as log:
-        log.may_be_lost = True  # then nobody holds the run: it is claimed again
+        log.may_be_lost = is_repeatable(task.agent)  # then it is claimed again
         run.attempt, run.input, run.input_hash = run.attempt + 1, snapshot, digest_of(snapshot)
         values = {
             "attempt": run.attempt,

@@ -5,6 +5,9 @@ the claim is of the run whose turn it is, so one workspace's thousand messages d
 workspace with the fewest runs at work is next; of equal ones, the one that has waited longest since this process served
 it. Within it: the highest priority; of equal ones, its agents and keys take turns; then the oldest.
 
+A choice looks at LANES_AT_ONCE lanes, each of a workspace, an agent and a key, and at the next ones KEPT_SECONDS later.
+So a workspace with thousands of lanes can delay another's first by seconds.
+
 Where the number of runs at work is limited, the choice leaves out who has as many as they may. The end of a run there
 is worth a claim too.
 
@@ -121,8 +124,7 @@ class Turns:
         if time.monotonic() < self._kept_until and (chosen := self._reserve_of(self._waiting)):
             return chosen
         for waiting in self._read_all():
-            self._waiting, share = waiting, len(waiting.heads) / LANES_AT_ONCE
-            self._kept_until = time.monotonic() + KEPT_SECONDS * (share if self._after else 1)
+            self._waiting, self._kept_until = waiting, time.monotonic() + KEPT_SECONDS
             if (chosen := self._reserve_of(waiting)) is not None:
                 return chosen
         self.is_behind, self._kept_until = False, 0.0
@@ -130,19 +132,19 @@ class Turns:
 
     def _read_all(self) -> Iterator[Waiting]:
         """What waits, some lanes at a time, from where the last reading ended. Later again from the beginning."""
+        start = self._after
         for _ in range(2):
             is_end = False
             while not is_end:
-                began = self._after
-                waiting = Waiting.read(began)
+                waiting = Waiting.read(self._after)
                 is_end = len(waiting.heads) < LANES_AT_ONCE
                 self._after = "" if is_end else next(reversed(waiting.heads))
                 yield waiting
-            if not began:
+            if not start:
                 return  # that was all
 
     def _reserve_of(self, waiting: Waiting) -> tuple[uuid.UUID, str] | None:
-        full = _full_holders(waiting)
+        full = _full_holders(waiting) if Kind.RUNNING in limits.snapshot().names else set()
         while (lane := self._next_lane(waiting, full)) is not None:
             lowest = Run.Priority.CONTINUED if full & _holders(lane) else Run.Priority.LOW
             if (run := _reserve(lane, lowest)) is not None:

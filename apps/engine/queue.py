@@ -103,7 +103,8 @@ def publish(run_id: uuid.UUID) -> None:
                 retry=True,
                 retry_policy=settings.CELERY_TASK_PUBLISH_RETRY_POLICY,
             )
-            _declared.add(producer.channel)
+            if not is_declared:
+                _declared.add(producer.channel)
     except (OperationalError, ConnectionError, OSError) as error:
         log.warning("the broker is away; run %s waits for the sweep: %s", run_id, error)
 

@@ -91,7 +91,7 @@ async def send(
     may_pay = message.get("taskId") or options.get("finds_question")
     if may_pay and payments.is_on() and not payments.is_rejected(message):
         await _pay(principal, agent, message, options)
-    since = feed.start_listening(message.get("contextId", ""))
+    since = feed.start_listening()
     # Chosen here, because `db.run` may try again.
     options["sender"] = options.get("sender") or principal.sender or f"call:{uuid.uuid4().hex}"
     receipt = await db.run(accept_and_publish, principal, agent, message, **options)

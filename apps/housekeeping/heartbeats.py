@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import datetime
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -24,6 +25,8 @@ from apps.housekeeping import processes
 from apps.housekeeping.models import ServerProcess
 from parley import db
 from parley.work.jobs import is_run_by_beat
+
+log = logging.getLogger("parley.housekeeping")
 
 LEAVE_SECONDS = 2.0
 _is_noted = False
@@ -85,6 +88,8 @@ class BeatScheduler(Scheduler):  # type: ignore[misc]
             task = self.app.tasks[entry.task]
             _own_work[entry.task] = threading.Thread(target=_run_here, args=[task], name=entry.task, daemon=True)
             _own_work[entry.task].start()
+        else:
+            log.warning("%s takes longer than until its next run", entry.task)
         return None
 
     def _due(self) -> dict[str, str]:
@@ -115,8 +120,7 @@ def leave(**_: Any) -> None:
     if _is_noted:
         _is_noted = False
         processes.write_later(processes.note_end)
-    while _own_work:
-        _own_work.popitem()[1].join(LEAVE_SECONDS)
+    _finish_own_work()
     processes.finish_writing(LEAVE_SECONDS)
 
 
@@ -127,7 +131,13 @@ def leave_at_exit(**_: Any) -> None:
     atexit.register(_leave_now)
 
 
+def _finish_own_work() -> None:
+    while _own_work:
+        _own_work.popitem()[1].join(LEAVE_SECONDS)
+
+
 def _leave_now() -> None:
+    _finish_own_work()
     if _is_noted:
         with suppress(Exception):  # without the database the row stays, and is deleted after a day
             processes.note_end()

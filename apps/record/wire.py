@@ -265,10 +265,10 @@ class Pulse:
         self._timer = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS / BEATS_IN_HEARTBEAT, self._beat)
 
     def _beat(self) -> None:
+        self._wait()
         before_next = asyncio.get_running_loop().time() + HEARTBEAT_SECONDS / BEATS_IN_HEARTBEAT
         due = {one.woken: one.caller for one in self._sleepers if one.woken is not None and one.beats_at < before_next}
         running_hub().turns.wake({woken: caller for woken, caller in due.items() if not woken.done()})
-        self._wait()
 
 
 _pulses: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = weakref.WeakKeyDictionary()
@@ -344,7 +344,7 @@ class AccessCheck:
         self._find_refusal = find_refusal
         self._sender = db.caller.get()
         self.sleepers: set[Sleeper] = set()
-        self._watch()
+        self._watch(revocation.next_change(self._sender))
         self._asked_at = asyncio.get_running_loop().time()
         self._asking: asyncio.Future[Exception | None] | None = None
         self._has_refused = False
@@ -357,16 +357,18 @@ class AccessCheck:
             check = _access_checks[key] = cls(find_refusal)
         return check
 
-    def _watch(self) -> None:
-        self.changed = revocation.next_change(self._sender)
-        self.changed.add_done_callback(partial(_wake, self.sleepers))
+    def _watch(self, changed: asyncio.Future[None]) -> None:
+        self.changed, wake = changed, partial(_wake, self.sleepers)
+        changed.add_done_callback(wake)
+        weakref.finalize(self, changed.remove_done_callback, wake)  # others may watch it for longer
 
     async def refusal(self) -> Exception | None:
         """Why the caller has no access any more."""
         now = asyncio.get_running_loop().time()
         if self.changed.done() or now - self._asked_at >= RECHECK_SECONDS:
             self._asked_at = now
-            self._watch()
+            if (changed := revocation.next_change(self._sender)) is not self.changed:
+                self._watch(changed)
             self._asking = asyncio.ensure_future(db.run_for_stream(self._find_refusal))
         if self._asking is not None:
             with suppress(OperationalError, InterfaceError):

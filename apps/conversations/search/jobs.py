@@ -9,19 +9,24 @@ the job, those restored from cold storage after the index was reset, a log that 
 from __future__ import annotations
 
 import datetime
+import logging
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import batched
 from typing import Any
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 
 from apps.conversations.search import indexing, sql
 from apps.conversations.search.models import Progress
 from apps.conversations.search.sql import Behind
 from apps.record.models import Event
 from parley.db.sql import database_time
+
+log = logging.getLogger("parley.search")
 
 SECONDS = 14.0  # of one run, a bit less than between two; the next goes on
 EVENTS = 5_000  # after which progress is noted
@@ -65,19 +70,40 @@ def _check_sessions(progress: Progress, end: float) -> None:
 
 def _index(find: Callable[[], list[Behind]], end: float) -> bool:
     """Index what `find` gives until it gives nothing. False if that takes longer."""
-    while behind := find():
+    failed: set[uuid.UUID] = set()
+    while behind := [one for one in find() if one.context not in failed]:
         for some in batched(behind, indexing.CONTEXTS_AT_ONCE):
             if (began := time.monotonic()) > end:
                 return False
-            indexing.index_sessions(some)
+            try:
+                indexing.index_sessions(some)
+            except (OperationalError, InterfaceError):
+                raise
+            except Exception:
+                failed |= _index_each(some)
             if settings.EMBEDDED:  # requests of this process come first
                 time.sleep(time.monotonic() - began)
     return time.monotonic() < end
 
 
+def _index_each(sessions: Iterable[Behind]) -> set[uuid.UUID]:
+    """Index these one by one. Gives those that failed; the daily check tries them again."""
+    failed = set()
+    for one in sessions:
+        try:
+            while behind := sql.BEHIND.all([one.context]):
+                indexing.index_sessions(behind)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            log.exception("session %s could not be indexed for search", one.context)
+            failed.add(one.context)
+    return failed
+
+
 def _note(progress: Progress, **values: Any) -> bool:
     """Set values, unless another run has gone on meanwhile: two at once index the same, and one of them stops."""
-    held = Progress.objects.filter(pk=progress.pk, event=progress.event)
+    held = Progress.objects.filter(pk=progress.pk, event=progress.event, checked=progress.checked)
     for name, value in values.items():
         setattr(progress, name, value)
     return bool(held.update(**values))

@@ -97,12 +97,10 @@ async def shared[**P, T](
     return result
 
 
-def start_listening(context: str = "") -> float:
-    """Listen for notifications of new contexts, and of one with this id; gives the monotonic time, for `follow`."""
-    hub = _hubs.get(asyncio.get_running_loop()) or running_hub()
-    if context:
-        with suppress(ValueError):  # it has another id, too
-            hub.hear(str(uuid.UUID(context)))
+def start_listening() -> float:
+    """Listen for notifications of new contexts from now on; gives the monotonic time, for `follow`."""
+    if asyncio.get_running_loop() not in _hubs:
+        running_hub()
     return time.monotonic()
 
 

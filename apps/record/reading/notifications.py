@@ -306,7 +306,7 @@ class Relay:
                     asked, self._is_changed = dict[str, Future[float]](), True
                     while True:
                         asked = self._adjust(subscriptions, asked)
-                        if message := subscriptions.get_message(timeout=LISTEN_SECONDS):
+                        if message := subscriptions.get_message(timeout=RETRY_SECONDS):
                             self._receive(message)
             except Exception as error:
                 log.warning("notifications from other processes are not being received: %s", error)

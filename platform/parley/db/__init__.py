@@ -188,7 +188,7 @@ class DatabaseThreads(Executor):
                 thread = Thread(target=self._serve, name=name, daemon=True)  # `shutdown` ends it
                 thread.start()
                 self._started.append(thread)
-        self._begun.put(next_call)
+            self._begun.put(next_call)  # under the lock, so that it is before the end that `shutdown` puts
         return future
 
     def _next_call(self) -> Call | None:

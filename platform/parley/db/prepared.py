@@ -44,9 +44,11 @@ class Rows:
 def execute(connection: Connection[Any], sql: bytes, params: Sequence[Any]) -> Rows | RawCursor[Any]:
     """Execute a statement with `$1` parameters. Raises psycopg.Error.
 
-    What fails outside a transaction has changed nothing, so psycopg repeats it, for its errors.
+    What fails outside a transaction has changed nothing, so psycopg repeats it, for its errors; on a broken connection
+    it fails again.
     """
-    if connection.autocommit and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:
+    is_alone = connection.autocommit and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+    if is_alone and connection.prepare_threshold is not None:
         found = _execute(connection, sql, params)
         if found is not None:
             return found
@@ -62,6 +64,9 @@ def _execute(connection: Connection[Any], sql: bytes, params: Sequence[Any]) -> 
     name = known.get(key, 0)
     if isinstance(name, int):
         if name < USES:
+            if not name and len(known) >= MOST:
+                for seldom in [one for one, used in known.items() if isinstance(used, int)]:
+                    del known[seldom]
             if name or len(known) < MOST:
                 known[key] = name + 1
             return None
