@@ -332,6 +332,21 @@ def test_job_goes_on_where_it_was_interrupted(ada, tell, monkeypatch):
     assert is_indexed(*sent) == [True] * 3
 
 
+def test_a_failing_session_stops_no_other(ada, tell, monkeypatch, caplog):
+    jobs.index_new()
+    poison, other = tell("poison").context, tell("a pear").context
+    make = indexing.make_entry
+
+    def make_or_fail(context, *rest):
+        if context == poison:
+            raise ValueError("it cannot be indexed")
+        return make(context, *rest)
+
+    monkeypatch.setattr(indexing, "make_entry", make_or_fail)
+    follow()
+    assert is_indexed(poison, other) == [False, True]
+
+
 def test_sessions_from_before_the_job_are_indexed(ada, tell):
     old = tell("a medlar")
     jobs.index_new()

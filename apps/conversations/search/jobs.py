@@ -61,8 +61,9 @@ def _check_sessions(progress: Progress, end: float) -> None:
     if progress.checked is None:
         if progress.checked_at is not None and database_time() < progress.checked_at + CHECK_EVERY:
             return
-        progress.checked = indexing.FIRST_KEY
-    while keys := indexing.sessions_after(progress.checked):
+        if not _note(progress, checked=indexing.FIRST_KEY):
+            return
+    while keys := indexing.sessions_after(progress.checked or indexing.FIRST_KEY):
         if not (_index(partial(sql.BEHIND.all, keys), end) and _note(progress, checked=keys[-1])):
             return
     _note(progress, checked=None, checked_at=database_time())
