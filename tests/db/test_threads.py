@@ -87,31 +87,35 @@ def test_a_caller_with_many_calls_delays_no_other(threads):
 
 
 def test_a_caller_leaves_threads_to_others(threads):
-    six, go_on, begun = threads(6), threading.Event(), []
+    six, go_on, has_begun, begun = threads(6), threading.Event(), threading.Semaphore(0), []
 
     def note(name):
         begun.append(name)
+        has_begun.release()
         go_on.wait(WAIT)
 
     calls = [on_behalf_of("ada", six.submit, note, f"ada {number}") for number in range(5)]
     assert on_behalf_of("bob", six.submit, threading.get_ident).result(WAIT)
-    assert begun == ["ada 0", "ada 1"]
+    assert has_begun.acquire(timeout=WAIT) and has_begun.acquire(timeout=WAIT)
+    assert sorted(begun) == ["ada 0", "ada 1"]
     go_on.set()
     assert not wait(calls, WAIT).not_done
     assert len(begun) == len(calls)
 
 
 def test_streams_take_turns_and_leave_threads(threads):
-    three, go_on, begun = threads(3), threading.Event(), []
+    three, go_on, has_begun, begun = threads(3), threading.Event(), threading.Semaphore(0), []
 
     def note(name):
         begun.append(name)
+        has_begun.release()
         go_on.wait(WAIT)
 
     stream = partial(three.enqueue, is_stream=True)
     calls = [on_behalf_of("ada", stream, partial(note, f"ada {number}"), Future()) for number in range(3)]
     calls.append(on_behalf_of("bob", stream, partial(note, "bob"), Future()))
     assert on_behalf_of("ada", three.submit, threading.get_ident).result(WAIT)
+    assert has_begun.acquire(timeout=WAIT)
     assert begun == ["ada 0"]
     go_on.set()
     assert not wait(calls, WAIT).not_done
