@@ -96,7 +96,8 @@ def test_a_caller_leaves_threads_to_others(threads):
 
     calls = [on_behalf_of("ada", six.submit, note, f"ada {number}") for number in range(5)]
     assert on_behalf_of("bob", six.submit, threading.get_ident).result(WAIT)
-    assert has_begun.acquire(timeout=WAIT) and has_begun.acquire(timeout=WAIT)
+    assert has_begun.acquire(timeout=WAIT)
+    assert has_begun.acquire(timeout=WAIT)
     assert sorted(begun) == ["ada 0", "ada 1"]
     go_on.set()
     assert not wait(calls, WAIT).not_done
