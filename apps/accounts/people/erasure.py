@@ -22,7 +22,7 @@ from django.utils import timezone
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.errors import Kind, Refusal
-from apps.accounts.models import ApiKey, CacheEntry, Invitation, Membership, User, Workspace
+from apps.accounts.models import ApiKey, CacheEntry, Invitation, Membership, User, Workspace, person_of
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
 from apps.accounts.resources import Act, Resource
@@ -182,9 +182,10 @@ Those of new features are, unless they stand here.
 def _rows_of(owner: type[User | Workspace]) -> Iterator[tuple[type[Model], str]]:
     """The models whose rows go with their person or workspace, and the fields that name it."""
     for relation in owner._meta.get_fields(include_hidden=True):
-        goes = isinstance(relation, ManyToOneRel) and relation.on_delete is CASCADE
-        if goes and relation.related_model._meta.label_lower not in STAYS:
-            yield relation.related_model, relation.field.name
+        if isinstance(relation, ManyToOneRel) and relation.on_delete is CASCADE:
+            model: type[Model] = relation.related_model
+            if model._meta.label_lower not in STAYS:
+                yield model, relation.field.name
 
 
 def _delete_rows_of(person: User) -> None:
@@ -259,7 +260,7 @@ def _remains_here(person: User) -> Iterable[Remains]:
 
 
 def _erase_by_operator(person: User, principal: Principal) -> User:
-    operator = User.objects.get(pk=principal.user_id)
+    operator = person_of(principal)
     if operator == person or (person.is_superuser and not operator.is_superuser):
         raise NotByThem
     erased = erase(copy(person), principal)

@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, Q
 
 from apps.accounts import audit
-from apps.accounts.audit_models import AuditAction
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import FORMER_MEMBER, Membership, User, Workspace
 from apps.accounts.people.erasure import Person, Remains
 from apps.accounts.principals import Principal
@@ -96,7 +96,7 @@ Deleted = list[tuple[Context, dict[str, int]]]
 """The contexts that were deleted, with the numbers of their rows: entries of the audit are written last."""
 
 
-def _entry(context: Context, actor: Actor, counts: dict[str, int]) -> audit.AuditEntry:
+def _entry(context: Context, actor: Actor, counts: dict[str, int]) -> AuditEntry:
     subject = audit.session_subject(context.pk)
     action, workspace = AuditAction.SESSION_DELETED, context.workspace_id
     return audit.entry_of(action, actor=actor, object=subject, workspace=workspace, details=counts)
@@ -241,7 +241,7 @@ def sessions_without_owner() -> ContextQuerySet:
 
 def _is_read_by_others() -> Q:
     others = Membership.objects.filter(workspace=OuterRef("workspace"), user__is_active=True)
-    return Q(is_shared=True) & Exists(others.exclude(user=OuterRef("owner")))
+    return Q(Exists(others.exclude(user=OuterRef("owner"))), is_shared=True)
 
 
 def _delete_all(find: Callable[[], ContextQuerySet], rule: Callable[[Context], str], *, untouched: bool = False) -> int:
