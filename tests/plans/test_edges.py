@@ -98,7 +98,8 @@ def test_results_are_kept_while_they_are_the_steps(play):
     play.plan(words_of | each)
     task = play.again(task, "last")
     assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 2, 1), words(task)
-    deletion.delete(Context.objects.get(tasks__plan_steps__run=task.pk, tasks__plan_steps__key="part"), "a test")
+    part = Context.objects.get(tasks__plan_steps__run=task.pk, tasks__plan_steps__key="part")
+    deletion.delete([part], "a test")
     task = play.again(task, "last")
     assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 3, 2), words(task)
 

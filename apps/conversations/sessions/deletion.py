@@ -15,7 +15,6 @@ from itertools import groupby
 from time import monotonic
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, Q
 
@@ -49,7 +48,9 @@ RETENTION = "retention"
 ACCOUNT = "deleted account"
 WORKSPACE = "deleted workspace"
 FOUND_AT_ONCE = 2_000
-SESSIONS_AT_ONCE, EVENTS_AT_ONCE = 200, 2_000  # in one transaction
+SESSIONS_AT_ONCE, EVENTS_AT_ONCE = 100, 1_000  # in one transaction
+JOB_SECONDS = 30.0
+OF_DELETED_ACCOUNTS = "sessions.of_deleted_accounts"
 
 
 class _Touched(Exception):
@@ -195,7 +196,7 @@ def delete_expired_sessions() -> int:
 
     Returns how many. Several processes may call it at the same time.
     """
-    return _delete_all(expired_sessions, lambda context: RETENTION, untouched=True)
+    return _delete_all(expired_sessions, lambda context: RETENTION, "sessions.expire", untouched=True)
 
 
 def delete_with_account(person: Person) -> None:
@@ -220,7 +221,7 @@ YOUNG_FILES = "Files that were stored in the hour before go within two hours."
 
 def publish_deleted_account() -> None:
     """Have a worker delete the sessions of a deleted account now; otherwise the periodic job does."""
-    send_job("sessions.of_deleted_accounts")
+    send_job(OF_DELETED_ACCOUNTS)
 
 
 def delete_sessions_of_deleted_accounts() -> int:
@@ -229,7 +230,8 @@ def delete_sessions_of_deleted_accounts() -> int:
     Running work is canceled. Sessions of a workspace that others can read stay: those shared with it, while it has
     another member.
     """
-    return _delete_all(sessions_without_owner, lambda one: WORKSPACE if one.workspace.deleted_at else ACCOUNT)
+    rule = lambda one: WORKSPACE if one.workspace.deleted_at else ACCOUNT  # noqa: E731
+    return _delete_all(sessions_without_owner, rule, OF_DELETED_ACCOUNTS)
 
 
 def sessions_without_owner() -> ContextQuerySet:
@@ -244,12 +246,15 @@ def _is_read_by_others() -> Q:
     return Q(Exists(others.exclude(user=OuterRef("owner"))), is_shared=True)
 
 
-def _delete_all(find: Callable[[], ContextQuerySet], rule: Callable[[Context], str], *, untouched: bool = False) -> int:
+def _delete_all(
+    find: Callable[[], ContextQuerySet], rule: Callable[[Context], str], job: str, *, untouched: bool = False
+) -> int:
     """Delete what `find` finds, in portions, by a rule of this name. Returns how many.
 
-    It ends in time for the next run of the periodic job, which goes on. What cannot be deleted keeps nothing else.
+    After JOB_SECONDS another `job` goes on, so that a worker that stops need not wait long. What cannot be deleted
+    keeps nothing else.
     """
-    ends = monotonic() + settings.KEEP_HOUSE_SECONDS
+    ends = monotonic() + JOB_SECONDS
     deleted, failed = 0, set[uuid.UUID]()
     while due := list(find().exclude(pk__in=failed)[:FOUND_AT_ONCE]):
         for portion in _portions(due):
@@ -257,7 +262,8 @@ def _delete_all(find: Callable[[], ContextQuerySet], rule: Callable[[Context], s
             left = asked.difference(_delete_quietly(portion, rule(portion[0]), untouched=untouched))
             failed |= left
             deleted += len(asked) - len(left)
-            if monotonic() > ends:
+            if deleted and monotonic() > ends:
+                send_job(job)
                 return deleted
     return deleted
 
