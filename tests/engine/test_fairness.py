@@ -97,7 +97,7 @@ def test_each_message_is_worth_one_claim(ada, bob, sent, claimed):
 
 
 def test_messages_used_by_others_leave_no_run_behind(ada, bob, sent, turns, monkeypatch):
-    """Between the reading and the choice, others take all that was found, one by the message of a run that came since."""
+    """After the reading, others take all that was found, one by the message of a run that came since."""
     behind, read = Turns(is_behind=True), Waiting.read
     eve = User.objects.create_user("eve@example.org", name="Eve")
     first, own = sent(ada)[0], sent(bob)[0]
