@@ -8,7 +8,6 @@ __all__ = ["CHECKS", "Check", "Finding", "Patient", "State", "examine"]
 CHECKS = [
     Check("version", configuration.version),
     Check("SECRET_KEY", configuration.secret_key),
-    Check("MASTER_KEY", configuration.master_key),
     Check("DEBUG", configuration.debug),
     Check("public address", configuration.public_address),
     Check("allowed hosts", configuration.hosts),

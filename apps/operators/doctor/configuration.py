@@ -16,6 +16,7 @@ from django.http.request import validate_host
 from apps.installation import safety
 from apps.installation.safety import is_local
 from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
+from parley.misconfigured import Misconfigured
 from parley.program import DISTRIBUTION
 
 LOW_DISK_BYTES, FULL_DISK_BYTES = 2 * 1024**3, 200 * 1024**2
@@ -27,10 +28,6 @@ def version(_: Patient) -> Finding:
 
 def secret_key(_: Patient) -> Finding:
     return _finding(safety.secret_key()) or ok("SECRET_KEY is long enough.")
-
-
-def master_key(_: Patient) -> Finding:
-    return _finding(safety.master_key()) or ok("MASTER_KEY can be read.")
 
 
 def debug(patient: Patient) -> Finding:
@@ -49,9 +46,9 @@ def proxies(_: Patient) -> Finding:
     return ok(f"Callers are named by {settings.FORWARDED_ALLOW_IPS or 'nobody else'}.")
 
 
-def _finding(unsafe: safety.Unsafe | None) -> Finding | None:
+def _finding(unsafe: Misconfigured | None) -> Finding | None:
     """Parley does not start with it, so it is a problem."""
-    return problem(unsafe.text, unsafe.advice) if unsafe else None
+    return problem(unsafe.cause, unsafe.advice) if unsafe else None
 
 
 def hosts(patient: Patient) -> Finding:
