@@ -1,7 +1,7 @@
 """Settings with which Parley does not start, because they would be unsafe in production.
 
-`refuse_to_start` is called where processes start: web server, worker, beat, `prepare` and `serve`. The doctor and
-`check --deploy` report the same findings, so they need a configuration that can be read but not one that is safe.
+Web servers, workers, beat, `prepare` and `serve` refuse them. The doctor and `check --deploy` report them, so they need
+a configuration that can be read but not one that is safe.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ RULES: tuple[Callable[[], Misconfigured | None], ...] = (
 
 
 def unsafe_settings() -> list[Misconfigured]:
+    """What is unsafe, by the rules above."""
     return [found for rule in RULES if (found := rule())]
 
 
@@ -82,7 +83,7 @@ def check_deployment(**_: Any) -> list[checks.CheckMessage]:
 
 
 def refuse_to_start(*, waits: bool = False) -> None:
-    """End this process, with two lines for each mistake, if settings are unsafe or the database refuses Parley.
+    """End this server, with two lines for each mistake, if settings are unsafe or the database refuses Parley.
 
     If the database does not answer, say so, and go on or wait for it. Raises SystemExit.
     """

@@ -175,21 +175,21 @@ def secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
         raise Misconfigured(f"{name} is not set.", MAKE_KEY.format(size))
     path = folder / name.lower().replace("_", "-")
     try:
+        return _kept(path, size)
+    except OSError as error:
+        advice = f"Let the user that Parley runs as read and write it, or set {name}."
+        raise Misconfigured(f"{name} cannot be kept in {path}: {error.strerror}.", advice) from error
+
+
+def _kept(path: Path, size: int) -> str:
+    try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         keep_private(path)
-        return _kept(name, path)
+        return path.read_text().strip()
     with os.fdopen(descriptor, "w") as file:
         file.write(value := secrets.token_urlsafe(size))
     return value
-
-
-def _kept(name: str, path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        advice = f"Let the user that Parley runs as read it, or set {name}."
-        raise Misconfigured(f"{name} cannot be read from {path}: {error.strerror}.", advice) from error
 
 
 def choice(name: str, value: str, *allowed: str) -> str:

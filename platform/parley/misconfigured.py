@@ -11,7 +11,7 @@ from typing import NoReturn
 from django.core.exceptions import ImproperlyConfigured
 
 CORRECT_IT = "Correct it in .env or in the environment. docs/reference/settings.md explains each setting."
-MAKE_KEY = "Make one: python3 -c 'import secrets; print(secrets.token_urlsafe({}))'"  # with its number of bytes
+MAKE_KEY = "Put a new one into .env or the environment: python3 -c 'import secrets; print(secrets.token_urlsafe({}))'"
 
 
 class Misconfigured(ImproperlyConfigured):

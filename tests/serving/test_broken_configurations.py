@@ -176,6 +176,7 @@ def begin(process: str, broken: Broken, folder: Path) -> subprocess.Popen[str]:
 
 
 def check(process: str, broken: Broken, folder: Path) -> None:
+    """What the process says first, and how it ends."""
     with begin(process, broken, folder) as started:
         if broken.ends is Ends.NOTHING and process in SERVERS:
             cause, advice = started.stderr.readline(), started.stderr.readline()
@@ -220,6 +221,7 @@ def test_each_process_says_why_and_what_to_do(process, name, tmp_path):
 
 
 @pytest.mark.slow("one or two of each process are enough")
+@pytest.mark.services("processes of their own", only=True)
 @pytest.mark.parametrize("process", ["web", "worker", "beat", "prepare", "doctor"])
 @pytest.mark.parametrize("broken", rows(*Ends))
 def test_every_process_says_it_of_every_configuration(process, broken, tmp_path):

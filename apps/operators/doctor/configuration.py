@@ -30,11 +30,10 @@ def secret_key(_: Patient) -> Finding:
     return _finding(safety.secret_key()) or ok("SECRET_KEY is long enough.")
 
 
-def debug(patient: Patient) -> Finding:
-    if not settings.DEBUG:
-        return ok("DEBUG is off.")
-    advice = "Remove DEBUG: error pages show settings and data to everybody."
-    return warning("DEBUG is on.", advice) if is_local(patient.url) else problem("DEBUG is on, in public.", advice)
+def debug(_: Patient) -> Finding:
+    if found := _finding(safety.debug()):
+        return found
+    return warning("DEBUG is on.", "Remove it before others can reach it.") if settings.DEBUG else ok("DEBUG is off.")
 
 
 def proxies(_: Patient) -> Finding:
