@@ -24,7 +24,7 @@ def test_other_process_reads_what_was_acknowledged(processes):
         sent = writer.post("/api/v1/sessions", json={"agent": "echo", "message": {"text": f"number {number}"}}).json()
         session, task = sent["session"]["id"], sent["task"]["id"]
         assert reader.get(f"/api/v1/sessions/{session}").status_code == 200
-        assert session in {one["id"] for one in reader.get("/api/v1/sessions").json()["sessions"]}
+        assert session in {one["id"] for one in reader.get("/api/v1/sessions").json()["items"]}
         call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 100}}
         listed = reader.post("/a2a/echo", json=call).json()["result"]["tasks"]
         assert task in {one["id"] for one in listed}
