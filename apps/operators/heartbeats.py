@@ -15,7 +15,7 @@ from parley.outbound.targets import allowed_hosts
 
 log = logging.getLogger("parley.operators")
 
-LIMITS = outbound.Limits(seconds=10.0, bytes=64 * 1024)
+LIMITS = outbound.Limits(seconds=30.0, connect_seconds=20.0, bytes=64 * 1024)
 
 
 def tell_all_works() -> str | None:
