@@ -4,4 +4,7 @@ from parley.registry import ParleyApp
 class OperatorsConfig(ParleyApp):
     analytics_sources = ["dashboard.plan_runs.PLAN_RUNS"]
     work_lists = ["bulk.BULK_ACTIONS"]
-    periodic_jobs = {"operators.forget": ("KEEP_HOUSE_SECONDS", "bulk.delete_old")}
+    periodic_jobs = {
+        "operators.forget": ("KEEP_HOUSE_SECONDS", "bulk.delete_old"),
+        "operators.tell_watcher": (60.0, "heartbeats.tell_all_works"),
+    }

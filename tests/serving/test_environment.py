@@ -19,7 +19,8 @@ SETTINGS = ROOT / "platform/parley/settings.py"
 
 
 def names_read() -> set[str]:
-    sources = [SETTINGS, ROOT / "platform/parley/environment.py", ROOT / "platform/parley/telemetry/tracing.py"]
+    others = ("environment", "telemetry/tracing", "outbound/trust")
+    sources = [SETTINGS, *(ROOT / "platform/parley" / f"{name}.py" for name in others)]
     return {name for source in sources for name in READ.findall(source.read_text())}
 
 

@@ -16,6 +16,7 @@ from django.http.request import validate_host
 from apps.installation import safety
 from apps.installation.safety import is_local
 from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
+from parley import outbound
 from parley.misconfigured import Misconfigured
 from parley.program import DISTRIBUTION
 
@@ -133,6 +134,17 @@ def static_files(_: Patient) -> Finding:
     if _newest_source() > manifest.stat().st_mtime + 1:
         return warning("Static files changed after they were collected.", advice)
     return ok(f"Static files are in {settings.STATIC_ROOT}.")
+
+
+def authorities(_: Patient) -> Finding:
+    """Whom do outgoing calls, and those of the other checks, trust?"""
+    try:
+        number = outbound.trusted().cert_store_stats()["x509"]
+    except outbound.Untrusted as error:
+        return problem(str(error), "Let it name a file in PEM that this user can read, or remove it.")
+    if named := outbound.chosen_authorities():
+        return ok(f"Outgoing calls trust the authorities of {named}{f', {number},' if number else ''} and no others.")
+    return ok("Outgoing calls trust this system's authorities.")
 
 
 def _newest_source() -> float:
