@@ -96,8 +96,7 @@ def _claim(
             return None  # resuming publishes it again
         is_suspect = is_lost and _runs_in_process(task.agent) and not _is_of_one_process(run.worker, worker)
         if is_suspect and not run.alone:
-            run.alone = True
-            run.attempt -= may_repeat(run)  # a death among others costs no attempt
+            run.attempt, run.alone = attempts_after_loss(run), True
         if run.attempt and run.attempt >= allowed_attempts(run):
             _end_exhausted(run, now, worker, is_lost, is_suspect)
             return None
@@ -196,6 +195,12 @@ def is_repeatable(agent: Agent) -> bool:
 def may_repeat(run: Run) -> bool:
     """May the run's turn start again after its worker was lost?"""
     return is_repeatable(run.task.agent) or (questions.asks_approval(run.slot) and not _has_called_tools(run))
+
+
+def attempts_after_loss(run: Run) -> int:
+    """The attempts that a run has used if its worker is dead: a death among other runs costs none."""
+    is_free = not run.alone and _runs_in_process(run.agent or run.task.agent) and may_repeat(run)
+    return run.attempt - 1 if is_free else run.attempt
 
 
 def allowed_attempts(run: Run) -> float:

@@ -11,6 +11,7 @@ import logging
 from django.conf import settings
 
 from parley import outbound
+from parley.db.sql import database_time
 from parley.outbound.targets import allowed_hosts
 
 log = logging.getLogger("parley.operators")
@@ -19,7 +20,11 @@ LIMITS = outbound.Limits(seconds=30.0, connect_seconds=20.0, bytes=64 * 1024)
 
 
 def tell_all_works() -> str | None:
-    """The periodic job: beat, the broker, a worker and the database work. Gives a line for the page of jobs."""
+    """The periodic job: beat, the broker, a worker and the database work. Gives a line for the page of jobs.
+
+    Raises DatabaseError.
+    """
+    database_time()
     return tell(settings.HEARTBEAT_URL) if settings.HEARTBEAT_URL else None
 
 

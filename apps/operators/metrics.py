@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -204,9 +205,10 @@ class DatabaseGauges(Collector):
     def collect(self) -> Iterator[Metric]:
         is_up = float(self.numbers is not None)
         yield _gauge("parley_database_up", "Whether the database answered this scrape.", is_up)
-        disk = shutil.disk_usage(settings.DATA_DIR)
-        yield _gauge("parley_disk_free_bytes", "Free space where the data folder is.", float(disk.free))
-        yield _gauge("parley_disk_size_bytes", "Size of that disk.", float(disk.total))
+        with suppress(OSError):  # the folder is away
+            disk = shutil.disk_usage(settings.DATA_DIR)
+            yield _gauge("parley_disk_free_bytes", "Free space where the data folder is.", float(disk.free))
+            yield _gauge("parley_disk_size_bytes", "Size of that disk.", float(disk.total))
         if self.numbers is not None:
             yield from _gauges(self.numbers)
 

@@ -2,9 +2,11 @@
 
 import http.server
 import threading
+from unittest.mock import Mock
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, connections
 
 from apps.operators import heartbeats
 from tests.stack import free_port
@@ -38,6 +40,15 @@ def test_watcher_is_told_where_one_is_set(watcher, settings):
     settings.HEARTBEAT_URL = f"{watcher.url}/beat"
     heartbeats.tell_all_works()
     assert watcher.called == ["/beat"]
+
+
+def test_watcher_hears_nothing_without_the_database(watcher, settings, monkeypatch):
+    settings.HEARTBEAT_URL = watcher.url
+    monkeypatch.setattr(connections["default"], "get_new_connection", Mock(side_effect=OperationalError))
+    connections.close_all()
+    with pytest.raises(OperationalError):
+        heartbeats.tell_all_works()
+    assert watcher.called == []
 
 
 def test_broken_watcher_fails_no_job(watcher):

@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.test import AsyncClient
 
-from parley.serving import health
+from parley.serving import health, static_files
 from parley.serving.health import Check
 from tests import stack
 
@@ -116,11 +116,29 @@ async def test_parts_warn_and_hide_their_inside(checks):
     assert "hunter2" not in json.dumps(parts)
 
 
-async def test_absent_or_late_static_files_are_not_ready(checks, settings, tmp_path):
-    settings.STATIC_ROOT, settings.STORAGES = tmp_path, {**settings.STORAGES, "staticfiles": COLLECTED}
-    checks(Check("static_files", health.find_static_files))
+@pytest.fixture
+def begin(settings):
+    """Begins like a process, which looks once which static files there are."""
+    known = (static_files._white_noise, static_files._static_middleware)
+
+    def begin():
+        settings.STORAGES = {**settings.STORAGES, "staticfiles": COLLECTED}
+        for one in known:
+            one.cache_clear()
+
+    yield begin
+    for one in known:
+        one.cache_clear()
+
+
+async def test_absent_or_late_static_files_are_not_ready(checks, settings, tmp_path, begin):
+    settings.STATIC_ROOT = tmp_path
+    checks(Check("database", all_well), Check("static_files", health.find_static_files))
+    begin()
     assert (await ready())[0] == 503
-    await AsyncClient().get("/static/style.css")  # from now on this process knows which files there are
+    await AsyncClient().get("/static/style.css")
     (tmp_path / "style.0123456789ab.css").touch()
     (tmp_path / "staticfiles.json").write_text('{"version": "1.1", "paths": {"style.css": "style.0123456789ab.css"}}')
     assert (await ready())[0] == 503
+    begin()
+    assert (await ready())[0] == 200

@@ -159,7 +159,8 @@ class Told:
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         self._pipe: TextIO = os.fdopen(descriptor, "w", buffering=1)
-        os.register_at_fork(after_in_child=partial(os.close, descriptor))  # or the parent would not see the end
+        self._descriptor = descriptor
+        os.register_at_fork(after_in_child=self._close_in_fork)  # or the parent would not see the end
         self._lock = threading.Lock()
         if settings.EMBEDDED:
             notifications.on_reached(self._tell_reached)
@@ -167,6 +168,12 @@ class Told:
     def say(self, *words: str) -> None:
         with self._lock, suppress(OSError):
             print(*words, file=self._pipe, flush=True)
+
+    def _close_in_fork(self) -> None:
+        """Once: in a fork of a fork the number may be another file's."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _tell_reached(self, context: str, index: int, owner: str, settles: bool) -> None:
         self.say(context, str(index) if settles else f"{notifications.ON_ITS_WAY}{index}", owner)

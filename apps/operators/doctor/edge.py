@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import time
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from cryptography import x509
@@ -183,8 +184,15 @@ def websockets(patient: Patient) -> Finding:
 async def _closed_with(patient: Patient) -> int:
     """The code with which Parley closes a WebSocket. Raises InvalidHandshake, OSError, TimeoutError."""
     there = calls.target(patient)
-    address = (await calls.guard(patient).addresses(there.host, there.port))[0]
-    tls = outbound.trusted() if patient.url.startswith("https:") else None
+    *others, last = await calls.guard(patient).addresses(there.host, there.port)
+    for address in others:
+        with suppress(OSError, TimeoutError):
+            return await _closed_by(address, patient)
+    return await _closed_by(last, patient)
+
+
+async def _closed_by(address: object, patient: Patient) -> int:
+    there, tls = calls.target(patient), outbound.trusted() if patient.url.startswith("https:") else None
     async with connect(
         patient.url.replace("http", "ws", 1) + SOCKET,
         host=str(address), port=there.port, origin=Origin(patient.url), proxy=None, open_timeout=SECONDS, ssl=tls,

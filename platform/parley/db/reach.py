@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from django.conf import settings
@@ -12,12 +13,14 @@ from django.db.utils import ConnectionHandler
 from parley.misconfigured import Misconfigured
 
 CONNECT_SECONDS = 5
+FULL = re.compile("too many (clients|connections)|connection slots", re.IGNORECASE)  # libpq gives no code
 
 
 def check() -> None:
     """Connect once, without the pool: its error says why, at once.
 
-    Raises Misconfigured, with the code EX_UNAVAILABLE if the server does not answer or is starting: then waiting helps.
+    Raises Misconfigured, with the code EX_UNAVAILABLE where waiting helps: the server does not answer, starts or is
+    full.
     """
     chosen = {**settings.DATABASES[DEFAULT_DB_ALIAS]}
     chosen["OPTIONS"] = {name: value for name, value in chosen["OPTIONS"].items() if name != "pool"}
@@ -35,6 +38,9 @@ def _explained(said: str, chosen: dict[str, Any]) -> Misconfigured:
     if settings.EMBEDDED:
         advice = "Let the user that Parley runs as write the file and its folder, or correct DATABASE_URL."
         return Misconfigured(f"The database {chosen['NAME']} cannot be used ({said}).", advice)
+    if FULL.search(said):
+        advice = "Let the server take more connections (max_connections), or let fewer processes run."
+        return Misconfigured(f"The database is full ({said}).", advice, code=os.EX_UNAVAILABLE)
     if _is_up(chosen):
         advice = "Correct the name, the user or the password in DATABASE_URL, or make them on the server."
         return Misconfigured(f"The database refuses Parley ({said}).", advice)
