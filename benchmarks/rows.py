@@ -1,9 +1,10 @@
 """Rows for a throwaway database.
 
-    python -m benchmarks.rows agents|tasks SLUG COUNT|record SLUG COUNT|workspaces COUNT
+    python -m benchmarks.rows agents|tasks SLUG COUNT|record SLUG COUNT|sessions SLUG COUNT|workspaces COUNT
 
 SQL makes the tasks without the ledger, a million in a minute or two. `record` adds for each task a run, two events, an
-entry of the search index, and a session without tasks; a million take a few minutes.
+entry of the search index, and a session without tasks; a million take a few minutes. `sessions` makes sessions of one
+task each, with all its events.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ def register_agents() -> None:
         register_plan(slug, PlanDefinition.read(definition), access=Agent.Access.AUTHENTICATED)
 
 
-def make_tasks(slug: str, count: int, *, whole: bool = False) -> None:
-    """Tasks with contexts, messages and artifacts; `whole`: and the rest of the record."""
+def make_tasks(slug: str, count: int, *, more: tuple[Template, ...] = (), per_context: int = PER_CONTEXT) -> None:
+    """Tasks with contexts, messages and artifacts, and `more` of the record."""
     agent, owner = Agent.objects.get(slug=slug), User.objects.get(email=DEMO)
-    is_quick = whole and connection.vendor == "postgresql"
+    is_quick = bool(more) and connection.vendor == "postgresql"
     with connection.cursor() as cursor, quick_filling() if is_quick else nullcontext():
         if connection.vendor == "sqlite":
             connection.connection.create_function("md5", 1, md5, deterministic=True)
@@ -110,9 +111,10 @@ def make_tasks(slug: str, count: int, *, whole: bool = False) -> None:
                 "workspace": owner.membership.workspace_id,
             }
             with transaction.atomic():
-                for template in (*LISTED, *(REST if whole else ())):
-                    per = PER_CONTEXT if template in OF_CONTEXTS else 1
-                    cursor.execute(statement(template), of | {"first": first // per, "last": last // per})
+                for template in (*LISTED, *more):
+                    per = per_context if template in OF_CONTEXTS else 1
+                    sql = statement(template, per_context)
+                    cursor.execute(sql, of | {"first": first // per, "last": last // per})
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")  # which a slowly grown database already has
 
@@ -139,10 +141,10 @@ def md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def statement(template: Template) -> str:
+def statement(template: Template, per_context: int) -> str:
     """Fills a template; keys and times derive from `n`."""
     say = DIALECTS[connection.vendor]
-    of_context = "n" if template in OF_CONTEXTS else f"(n / {PER_CONTEXT})"
+    of_context = "n" if template in OF_CONTEXTS else f"(n / {per_context})"
     return template.substitute(
         numbers=say.numbers,
         task=say.key.format("'task ' || CAST(%(slug)s AS text) || n"),
@@ -150,7 +152,7 @@ def statement(template: Template) -> str:
         question=say.key.format("'question ' || CAST(%(slug)s AS text) || n"),
         run=say.key.format("'run ' || CAST(%(slug)s AS text) || n"),
         answer=say.key.format("'answer ' || CAST(%(slug)s AS text) || n"),
-        at=say.at.format(f"n * {PER_CONTEXT}" if template in OF_CONTEXTS else "n"),
+        at=say.at.format(f"n * {per_context}" if template in OF_CONTEXTS else "n"),
         parts=say.json.format(f"'{PARTS}'"),
         said=say.json.format(SAID),
         asked=say.json.format(f"""'{{"message": {{"role": "ROLE_USER", "parts": {PARTS}}}}}'"""),
@@ -159,8 +161,8 @@ def statement(template: Template) -> str:
         words=say.words,
         none=say.json.format("'[]'"),
         nothing=say.json.format("'{}'"),
-        first=f"n %% {PER_CONTEXT} * {PER_TASK}",
-        events=PER_CONTEXT * PER_TASK,
+        first=f"n %% {per_context} * {PER_TASK}",
+        events=per_context * PER_TASK,
     )
 
 
@@ -213,6 +215,17 @@ INSERT INTO record_event (context_id, "index", type, task_id, artifact_id, paylo
 SELECT $context, $first + 1, 'user_message', $task, '', $asked, $at
 FROM $numbers
 """)
+ACCEPTED = Template("""
+INSERT INTO record_accepted (sender, agent_id, message_id, body_hash, task_id, created_at)
+SELECT 'user:' || %(owner)s, %(agent)s, %(slug)s || ' question ' || n, '', $task, $at
+FROM $numbers
+""")
+BETWEEN = Template("""
+INSERT INTO record_event (context_id, "index", type, task_id, run, artifact_id, payload, at)
+SELECT $context, $first + step, 'agent_status', $task, $run, '', $nothing, $at
+FROM $numbers CROSS JOIN (SELECT 2 AS step UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6)
+    AS steps
+""")
 COMPLETED = Template("""
 INSERT INTO record_event (context_id, "index", type, task_id, run, artifact_id, payload, at)
 SELECT $context, $first + 7, 'agent_complete', $task, $run, '', $completed, $at
@@ -235,7 +248,8 @@ FROM $numbers
 SESSIONS_INDEXED = Template("INSERT INTO search_indexed (context_id, upto) SELECT $run, 1 FROM $numbers")
 OF_CONTEXTS = (CONTEXTS, INDEXED)
 LISTED = (CONTEXTS, TASKS, QUESTIONS, ANSWERS, ARTIFACTS)
-REST = (RUNS, ASKED, COMPLETED, INDEXED, ENTRIES, SESSIONS, SESSIONS_INDEXED)
+WITH_LOG = (RUNS, ASKED, COMPLETED, INDEXED, ENTRIES)
+REST = (*WITH_LOG, SESSIONS, SESSIONS_INDEXED)
 FILLED = [
     *(f"record_{name}" for name in ("context", "task", "message", "artifact", "run", "event")),
     "search_searchentry",
@@ -249,7 +263,9 @@ if __name__ == "__main__":
         case ["tasks", slug, count]:
             make_tasks(slug, int(count))
         case ["record", slug, count]:
-            make_tasks(slug, int(count), whole=True)
+            make_tasks(slug, int(count), more=REST)
+        case ["sessions", slug, count]:
+            make_tasks(slug, int(count), more=(ACCEPTED, BETWEEN, *WITH_LOG), per_context=1)
         case ["workspaces", count]:
             open_workspaces(int(count))
         case _:

@@ -1,6 +1,6 @@
 """The audit: who did what to what, when, and from where.
 
-`record` is the only writer. An entry is written in the transaction of its act where the act is one transaction, so
+`append` is the only writer. An entry is written in the transaction of its act where the act is one transaction, so
 that neither exists without the other; docs/running/audit.md names the other acts. Each entry has the hash of the one
 before, and the database refuses changes and deletion. Write entries last in a transaction: only one transaction at a
 time can write them.
@@ -11,19 +11,24 @@ from __future__ import annotations
 import datetime
 import getpass
 import hashlib
+import re
+import secrets
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
+from itertools import batched
 from typing import Any, NamedTuple
 
 import rfc8785
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.db import connection
-from django.db.models import Model
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.decorators import sync_only_middleware
 from structlog.contextvars import get_contextvars
@@ -32,15 +37,19 @@ from apps.accounts.audit_models import ActorKind, AuditAction, AuditEntry, Audit
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import Principal
 from parley.db import sql, triggers
-from parley.db.sql import write_transaction
+from parley.db.sql import Update, write_transaction
 from parley.faces.commands import running_command
 
 type Details = Mapping[str, Any]
 
 LONGEST_TEXT = 200  # characters of one text of the details
 MOST_ITEMS = 50  # of one list or mapping of the details
-LOCK = 0x41554449  # PostgreSQL's advisory lock of the chain's head
-ROWS_AT_ONCE = 2_000
+HEAD_LOCK = 0x41554449  # PostgreSQL's advisory lock of the chain's head
+ERASURES_LOCK = HEAD_LOCK + 1
+ROWS_AT_ONCE, UPDATES_AT_ONCE = 2_000, 200
+CLAIMED = "account"  # the type of the object of a refusal: the name that the caller claimed
+USERS, WORKSPACES = "accounts.user", "accounts.workspace"
+PEOPLE = (ActorKind.USER, ActorKind.KEY)
 
 _request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
 
@@ -75,7 +84,20 @@ def record(
     details: Details | None = None,
     request: HttpRequest | None = None,
 ) -> AuditEntry:
-    """Write an entry, in the open transaction if there is one.
+    """Write an entry, in the open transaction if there is one. See `entry_of`."""
+    return append([entry_of(action, actor=actor, object=object, workspace=workspace, details=details, request=request)])
+
+
+def entry_of(
+    action: AuditAction,
+    *,
+    actor: Actor | User | Principal | str | None = None,
+    object: Model | Subject | None = None,
+    workspace: int | None = None,
+    details: Details | None = None,
+    request: HttpRequest | None = None,
+) -> AuditEntry:
+    """An entry for `append`.
 
     Args:
         actor: a caller, or the name of a rule. None: who sent the request, or the running command, or Parley itself.
@@ -85,7 +107,7 @@ def record(
     """
     request = request or _request.get()
     who, what = _actor(actor, request), _subject(object)
-    entry = AuditEntry(
+    return AuditEntry(
         group=action.group,
         action=action,
         actor_kind=who.kind,
@@ -98,38 +120,45 @@ def record(
         details=plain(dict(details or {})),
         **_origin(request),
     )
-    with nullcontext() if connection.in_atomic_block else write_transaction():
-        _append(entry)
-    return entry
 
 
-def _append(entry: AuditEntry) -> None:
-    """Give the entry its number and hashes, and store it. Nobody else appends until the transaction ends."""
-    if connection.vendor == "postgresql":  # SQLite has one writer anyway
-        sql.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-    head = AuditHead.objects.first()
-    entry.number = head.number + 1 if head else 1
-    entry.previous = head.hash if head else ""
-    entry.at = sql.database_time()
-    entry.hash = hash_of({field: getattr(entry, field) for field in HASHED})
-    entry.save()
-    newest = {"number": entry.number, "hash": entry.hash}
-    if not AuditHead.objects.filter(pk=1).update(**newest):
-        AuditHead.objects.create(**newest)
+def append(entries: Sequence[AuditEntry]) -> AuditEntry:
+    """Give the entries their numbers and hashes, and store them; returns the last.
 
-
-HASHED = tuple(field.attname for field in AuditEntry._meta.concrete_fields if field.attname != "hash")
-
-
-def hash_of(values: Mapping[str, Any]) -> str:
-    """The hash of an entry with these fields (`HASHED`): SHA-256 of their canonical JSON (RFC 8785), in hexadecimal.
-
-    The time is text in UTC with microseconds, as in `2026-01-31T09:30:00.000000+00:00`.
+    In the open transaction if there is one. Nobody else appends until the transaction ends.
     """
-    at: datetime.datetime = values["at"]
-    written = at.astimezone(datetime.UTC).isoformat(timespec="microseconds")
+    with nullcontext() if connection.in_atomic_block else write_transaction():
+        _lock(HEAD_LOCK)
+        head = AuditHead.objects.first() or AuditHead(number=0, hash="")
+        at = sql.database_time()
+        for entry in entries:
+            entry.number, entry.previous, entry.at = head.number + 1, head.hash, at
+            entry.salt = secrets.token_hex(16)
+            entry.hash = hash_of(entry)
+            head.number, head.hash = entry.number, entry.hash
+        AuditEntry.objects.bulk_create(entries)
+        head.save()
+        return entries[-1]
+
+
+def _lock(number: int) -> None:
+    """Until the transaction ends."""
+    if connection.vendor == "postgresql":  # SQLite has one writer anyway
+        sql.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+
+
+HASHED = tuple(field.attname for field in AuditEntry._meta.concrete_fields if field.attname not in ("hash", "erasures"))
+
+
+def hash_of(entry: AuditEntry) -> str:
+    """The hash of the entry's fields (`HASHED`): SHA-256 of their canonical JSON (RFC 8785), in hexadecimal.
+
+    The time is text in UTC with microseconds, as in `2026-01-31T09:30:00.000000+00:00`. An empty salt is left out.
+    """
+    values = {name: getattr(entry, name) for name in HASHED if name != "salt" or entry.salt}
     texts = {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
-    return hashlib.sha256(rfc8785.dumps({**texts, "at": written})).hexdigest()
+    at = entry.at.astimezone(datetime.UTC).isoformat(timespec="microseconds")
+    return hashlib.sha256(rfc8785.dumps({**texts, "at": at})).hexdigest()
 
 
 def _text(value: object, length: int) -> str:
@@ -360,17 +389,17 @@ def verify(expected: str = "") -> Verification:
     """
     if missing := missing_guards():
         return Verification(0, "", f"The database does not protect the audit: {', '.join(missing)} is missing.")
-    head = AuditHead.objects.first()
+    head, erased = AuditHead.objects.first(), Erasures()
     number, previous, has_expected, at_head = 0, "", not expected, ""
-    for values in _all_values():
+    for entry in _all_entries():
         number += 1
-        if values["number"] != number:
+        if entry.number != number:
             return Verification(number - 1, previous, "The entry is missing.", number)
-        if values["previous"] != previous:
+        if entry.previous != previous:
             return Verification(number - 1, previous, "It does not follow the entry before it.", number)
-        previous = values["hash"]
-        if hash_of({name: values[name] for name in HASHED}) != previous:
-            return Verification(number - 1, values["previous"], "The entry was changed.", number)
+        previous = entry.hash
+        if not erased.fits(entry):
+            return Verification(number - 1, entry.previous, "The entry was changed.", number)
         has_expected = has_expected or previous == expected
         if head and number == head.number:
             at_head = previous
@@ -378,16 +407,167 @@ def verify(expected: str = "") -> Verification:
         return Verification(number, previous, f"The newest entries are missing: there were {head.number}.", number + 1)
     if (number and head is None) or (head and head.hash != at_head):
         return Verification(number, previous, "The newest entry is not the one that was written last.", number)
+    if erased.unknown:
+        first = min(seals.first for seals in erased.unknown.values())
+        return Verification(number, previous, "The entry was changed, by no erasure that the audit knows.", first)
     if not has_expected:
         return Verification(number, previous, "No entry has the expected hash: the audit was rewritten or cut.")
     return Verification(number, previous)
 
 
-def _all_values() -> Iterator[dict[str, Any]]:
-    last = -1
-    while rows := list(AuditEntry.objects.filter(number__gt=last).order_by("number").values()[:ROWS_AT_ONCE]):
-        yield from map(dict, rows)
-        last = rows[-1]["number"]
+def _all_entries(entries: QuerySet[AuditEntry] | None = None, after: int = -1) -> Iterator[AuditEntry]:
+    found = AuditEntry.objects.all() if entries is None else entries
+    while rows := list(found.filter(number__gt=after).order_by("number")[:ROWS_AT_ONCE]):
+        yield from rows
+        after = rows[-1].number
+
+
+@dataclass
+class Seals:
+    """The numbers and hashes of entries that one erasure changed, in order."""
+
+    first: int = 0
+    count: int = 0
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, number: int, seal: str) -> None:
+        self.first, self.count = self.first or number, self.count + 1
+        self.digest.update(f"{number} {seal}\n".encode())
+
+    def details(self, erasure: str) -> Details:
+        return {"id": erasure, "entries": self.count, "seal": self.digest.hexdigest()}
+
+
+class Erasures:
+    """Compares entries, which are given in order, with their hashes.
+
+    An erased entry has lost what its hash was of. Its last seal is the hash of what is left, and the entry that records
+    the erasure, which comes later, has the digest of all its seals.
+
+    Attributes:
+        unknown: seals of erasures that no entry has recorded so far.
+    """
+
+    def __init__(self) -> None:
+        self.unknown: defaultdict[str, Seals] = defaultdict(Seals)
+
+    def fits(self, entry: AuditEntry) -> bool:
+        seal = entry.hash
+        for one in entry.erasures or ():
+            match one:
+                case [str(erasure), str(seal)]:
+                    self.unknown[erasure].add(entry.number, seal)
+                case _:
+                    return False
+        if hash_of(entry) != seal:
+            return False
+        erasure = entry.details.get(ERASURE)
+        return erasure is None or self.unknown.pop(erasure["id"], Seals()).details(erasure["id"]) == erasure
+
+
+ERASURE = "erasure"  # in the details of the entry that records it
+
+
+def pattern_of(addresses: Collection[str]) -> re.Pattern[str]:
+    """Finds any of these e-mail addresses in a text, but no longer ones that contain them."""
+    any_of = "|".join(map(re.escape, addresses))
+    return re.compile(rf"(?<![\w.+-])(?:{any_of})(?!\.?[\w-])", re.IGNORECASE)
+
+
+class Forgetting:
+    """Takes a person out of all entries: what they did stays, done by `pseudonym`, without where they were.
+
+    What others typed or noted of them goes, too. In the transaction that erases the person, call `run` first, and at
+    the end append an entry with what `finish` returns.
+
+    Args:
+        key: of the person.
+        addresses: all e-mail addresses that they had, in lower case.
+        claims: by which others would have come as them: the addresses, and their API keys.
+        workspaces: the keys of those that were theirs alone.
+        owned: of the types of objects that are theirs alone, the keys of theirs.
+    """
+
+    CHANGED = ("actor_name", "object_label", "address", "user_agent", "request_id", "details", "salt", "erasures")
+    THEIRS = ("address", "name", "workspace")  # in the details of what they did, or others did to what is theirs
+
+    def __init__(
+        self,
+        key: int,
+        pseudonym: str,
+        *,
+        addresses: Collection[str],
+        claims: Collection[str],
+        workspaces: Collection[int],
+        owned: Mapping[str, Collection[str]],
+    ) -> None:
+        self._key, self._pseudonym = str(key), pseudonym
+        self._addresses, self._claims, self._owned = addresses, claims, owned
+        self._are_they = {(USERS, self._key), *((WORKSPACES, str(one)) for one in workspaces)}
+        self._named = pattern_of(addresses)
+        self._id, self._seen, self._seals = uuid.uuid4().hex, 0, Seals()
+
+    def finish(self) -> Details:
+        """Go on with the entries that were written since, and keep others from writing more. Returns details."""
+        _lock(HEAD_LOCK)
+        self.run()
+        return {ERASURE: self._seals.details(self._id)}
+
+    def run(self) -> None:
+        """Go through the entries that were written since the last run. One erasure at a time, until the commit."""
+        _lock(ERASURES_LOCK)
+        head = AuditHead.objects.first()
+        newest = head.number if head else 0
+        concerned = AuditEntry.objects.filter(self._concerned(), number__lte=newest)
+        for entries in batched(_all_entries(concerned, self._seen), UPDATES_AT_ONCE):
+            sql.write(updates=[self._update(entry) for entry in entries if self._erase(entry)])
+        self._seen = newest
+
+    def _concerned(self) -> Q:
+        theirs = Q(actor_key=self._key, actor_kind__in=PEOPLE) | Q(object_type=CLAIMED, object_label__in=self._claims)
+        for kind, key in self._are_they:
+            theirs |= Q(object_type=kind, object_key=key)
+        for kind, keys in self._owned.items():
+            theirs |= Q(object_type=kind, object_key__in=keys)
+        for address in self._addresses:
+            for name in ("actor_name", "object_label", "details"):
+                theirs |= Q(**{f"{name}__icontains": address})
+        return theirs
+
+    def _erase(self, entry: AuditEntry) -> bool:
+        """Did that change the entry?"""
+        before = hash_of(entry)
+        did_it = entry.actor_key == self._key and entry.actor_kind in PEOPLE
+        is_claimed = entry.object_type == CLAIMED and entry.object_label in self._claims
+        if did_it or is_claimed:
+            entry.address = entry.user_agent = entry.request_id = ""
+        if did_it or is_claimed or entry.object_key in self._owned.get(entry.object_type, ()):
+            entry.details = {name: one for name, one in entry.details.items() if name not in self.THEIRS}
+        if did_it:
+            entry.actor_name = self._pseudonym
+            entry.object_label = "" if entry.object_type in self._owned else entry.object_label
+        if (entry.object_type, entry.object_key) in self._are_they:
+            entry.object_label = self._pseudonym
+        for name in ("actor_name", "object_label", "details"):
+            setattr(entry, name, self._renamed(getattr(entry, name)))
+        return hash_of(entry) != before
+
+    def _update(self, entry: AuditEntry) -> Update:
+        entry.salt = ""
+        seal = hash_of(entry)
+        entry.erasures = [*(entry.erasures or ()), [self._id, seal]]
+        self._seals.add(entry.number, seal)
+        return Update(AuditEntry, {"number": entry.number}, {name: getattr(entry, name) for name in self.CHANGED})
+
+    def _renamed(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._named.sub(self._pseudonym, value)
+            case dict():
+                return {name: self._renamed(one) for name, one in value.items()}
+            case list():
+                return [self._renamed(one) for one in value]
+        return value
 
 
 GUARDS = {
@@ -396,7 +576,7 @@ GUARDS = {
         *("audit_head_no_delete", "audit_head_no_return", "audit_head_no_replace"),
     },
     "postgresql": {
-        *("audit_no_change", "audit_no_truncate"),
+        *("audit_no_change", "audit_no_delete", "audit_no_truncate"),
         *("audit_head_no_return", "audit_head_no_delete", "audit_head_no_truncate"),
     },
 }

@@ -126,8 +126,8 @@ class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
 class AuditEntry(models.Model):
     """Who did what to what, when, and from where: names and numbers, no content and no secrets.
 
-    Only `audit.record` makes one. Nothing refers to other rows, so that an entry outlives them. `hash` covers all
-    other fields and the hash of the entry before.
+    Only `audit.append` makes one, and only `audit.Forgetting` changes one. Nothing refers to other rows, so that an
+    entry outlives them. `hash` covers all fields before it but `erasures`, with the hash of the entry before.
     """
 
     number = models.PositiveBigIntegerField(primary_key=True, help_text="Counts from 1 without gaps.")
@@ -147,10 +147,19 @@ class AuditEntry(models.Model):
     user_agent = models.CharField(max_length=200, blank=True)
     request_id = models.CharField(max_length=100, blank=True)
     details = models.JSONField(default=dict, blank=True)
+    salt = models.CharField(
+        max_length=32,
+        blank=True,
+        db_default="",
+        help_text="Random, so that nobody guesses from the hash what an erasure took. Empty: erased, or an old entry.",
+    )
+    erasures = models.JSONField(
+        null=True, blank=True, help_text="Of each erasure of a person that changed it: its id, and the hash afterwards."
+    )
     previous = models.CharField(
         max_length=64, blank=True, help_text="The hash of the entry before; empty for the first."
     )
-    hash = models.CharField(max_length=64, help_text="SHA-256 of the other fields as canonical JSON (RFC 8785).")
+    hash = models.CharField(max_length=64, help_text="SHA-256 of the fields as canonical JSON (RFC 8785).")
 
     objects = AuditEntryQuerySet.as_manager()
 

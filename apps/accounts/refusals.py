@@ -116,7 +116,7 @@ def _write(window: Window) -> None:
 
 
 def _account(account: str) -> Subject:
-    return Subject("account", label=account)
+    return Subject(audit.CLAIMED, label=account)
 
 
 def _start_timer(seconds: float, function: Callable[[], None]) -> None:

@@ -1,21 +1,23 @@
 """Registers agents. The handler or definition describes the agent; the platform sets policies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Q
 
 from agentkit import HandlerError, SkillHandler, load_handler
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace, person_of
+from apps.accounts.people.erasure import Person, Remains
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import OFFERS_MODELS, USUAL_SECONDS, Agent, AgentVersion
+from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, USUAL_SECONDS, Agent, AgentVersion
 from parley.db.sql import write_transaction
 from parley.registry import added
 
@@ -219,3 +221,14 @@ ENABLE = replace(
     icon="toggle_on",
 )
 AGENTS = Resource("agents", "agent", Agent, order=("name", "id"))
+
+
+def switch_off_own(person: Person) -> None:
+    """Nobody can use agents that only the person could use (`account_erasers`)."""
+    Agent.objects.filter(workspace__in=person.workspaces, access__in=OF_MEMBERS).update(is_enabled=False)
+
+
+def remains_of(person: User) -> Iterator[Remains]:
+    """See `account_remains`."""
+    if used := Agent.objects.filter(Q(owner=person) | Q(workspace__personal_of=person)).count():
+        yield Remains("Agents and plans", used, "disabled where only this person could use them. Tasks refer to them.")

@@ -2,6 +2,7 @@ from parley.registry import ParleyApp
 
 
 class OperatorsConfig(ParleyApp):
+    account_erasers = ["bulk.forget_person"]
     analytics_sources = ["dashboard.plan_runs.PLAN_RUNS"]
     work_lists = ["bulk.BULK_ACTIONS"]
     periodic_jobs = {

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from django.contrib.admin import autodiscover
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -26,8 +27,9 @@ from django.db.models import Model, QuerySet
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
+from apps.accounts.people.erasure import Person
 from apps.accounts.resources import Act, NotNeeded, Resource
-from apps.operators.models import BulkAction, BulkRow
+from apps.operators.models import BulkAction, BulkRow, SavedFilter
 from apps.record.errors import Kind, Refusal
 from parley.db import sql
 from parley.work import WorkList
@@ -224,6 +226,19 @@ def delete_old() -> int:
     long_ago = sql.database_time() - KEPT
     old = BulkAction.objects.exclude(state=State.RUNNING).filter(created_at__lt=long_ago).order_by("created_at")
     return sql.delete_in_batches(old, DELETED_AT_ONCE)
+
+
+def forget_person(person: Person) -> None:
+    """Take a person out of what operators filtered by (`account_erasers`)."""
+    written = {*person.addresses, *map(quote, person.addresses)}
+    named = audit.pattern_of(written)
+    for address in written:
+        filters = SavedFilter.objects.filter(query__icontains=address)
+        SavedFilter.objects.filter(pk__in=[one.pk for one in filters if named.search(one.query)]).delete()
+        actions = BulkAction.objects.filter(chosen__icontains=address)
+        BulkAction.objects.filter(pk__in=[one.pk for one in actions if named.search(one.chosen)]).update(chosen="")
+    person.rename_in(BulkAction.objects.all(), "why")
+    person.rename_in(BulkRow.objects.all(), "note")
 
 
 def _obstacle(bulk: BulkAction) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -10,10 +11,12 @@ from django.db.models import F
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.models import User
+from apps.accounts.people.erasure import Remains
 from apps.accounts.permissions import Permission, Role
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, Resource
-from apps.payments.models import PaymentBudget
+from apps.payments.models import BudgetPayment, PaymentBudget
 from apps.record.errors import UnsupportedOperation
 from parley.db.sql import write_transaction
 
@@ -111,3 +114,9 @@ BUDGETS = Resource(
     order=(F("owner").asc(nulls_last=True), "name", "pk"),
     permission=Permission.READ,
 )
+
+
+def remains_of(person: User) -> Iterator[Remains]:
+    """See `account_remains`."""
+    if paid := BudgetPayment.objects.filter(owner=person).count():
+        yield Remains("Payments", paid, "with their receipts and the account's number. They show what was paid.")

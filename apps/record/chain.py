@@ -5,7 +5,7 @@ context's row. Events that an earlier version recorded have none: there the chai
 fork's chain goes on from its parent's. Which context stores an event is no part of its hash, because the log of a
 deleted parent moves to a fork.
 
-Two functions may go around the database's triggers (`erasing`): `ledger.erase_context`, with the hand-over to a fork,
+Two functions may go around the database's triggers (`erasing`): `ledger.erase_contexts`, with the hand-over to a fork,
 and the archive's move into cold storage.
 """
 
@@ -79,22 +79,25 @@ def problem_of_own_events(context: Context) -> str:
 
 
 @contextmanager
-def erasing(context_id: uuid.UUID) -> Iterator[None]:
-    """In this block, the database lets events of this context be deleted, or moved to a fork. Blocks are not nested.
+def erasing(*contexts: uuid.UUID) -> Iterator[None]:
+    """In this block, the database lets events of these contexts be deleted, or moved to a fork. Blocks are not nested.
 
     Only this transaction sees that the gate is open. An error rolls the block back, and so closes the gate.
     """
     is_postgresql = connection.vendor == "postgresql"
     open_gate, close_gate = GATES[connection.vendor]
     with transaction.atomic():
-        sql.execute(open_gate, [str(context_id) if is_postgresql else context_id])
+        sql.execute(open_gate, [",".join(map(str, contexts)) if is_postgresql else [*contexts]])
         yield
         sql.execute(close_gate, [])
 
 
 GATES = {
     "postgresql": ("SELECT set_config('parley.erasing', %s, true)", "SELECT set_config('parley.erasing', '', true)"),
-    "sqlite": ("INSERT INTO record_erasing (context_id) VALUES (%s)", "DELETE FROM record_erasing"),
+    "sqlite": (
+        "INSERT INTO record_erasing (context_id) SELECT value FROM json_each(%s)",
+        "DELETE FROM record_erasing",
+    ),
 }
 """The statements that open and close the gate of the triggers, by the database's vendor."""
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, models, transaction
-from django.db.models import Q
 
-from apps.record import chain
+from apps.record.chain import erasing
 from apps.record.content import blobs
 from apps.record.events import EventType, Opening
 from apps.record.execution import Accepted, Run
@@ -29,9 +29,9 @@ from apps.record.models import SETTLED_STATES, Artifact, Context, Event, Illegal
 from apps.record.projection import NO_PART_OF_REPLAY, Rows, fold
 from apps.record.reading import notifications
 from apps.record.runs import Lease, LeaseLost
-from apps.record.sql import ARTIFACTS_IN_STATE, CHUNKS, CONTEXT, TASK_OF_CONTEXT
+from apps.record.sql import ARTIFACTS_IN_STATE, CHUNKS, CONTEXT, TASK_OF_CONTEXT, tasks_that_refer_to
 from parley.db import sql
-from parley.db.sql import CLOCK_SQL, NOW, Now, Update, corrected_time, note_time, time_from, write_transaction
+from parley.db.sql import CLOCK_SQL, NOW, Keys, Now, Update, corrected_time, note_time, time_from, write_transaction
 from parley.registry import added
 from parley.telemetry import metrics
 
@@ -83,6 +83,29 @@ def unless_stale[T](write: Callable[[bool], T]) -> T:
         return write(True)
 
 
+@contextmanager
+def clearing(contexts: Sequence[Context]) -> Iterator[list[Ledger]]:
+    """Open the logs of contexts of one owner and workspace in one transaction. The block ends each by its deletion.
+
+    Leaves out those that were deleted meanwhile. Many contexts do not wait for who locks one of them.
+    Raises ContextIsCold, OperationalError; then nothing is written.
+    """
+    with write_transaction():
+        found = Context.objects.filter(pk__in=Keys(one.pk for one in contexts), deleted_at=None).order_by("pk")
+        rows = list(found.select_for_update(nowait=len(contexts) > 1))
+        if any(row.cold_file for row in rows):
+            raise ContextIsCold
+        note_time(now := sql.database_time())
+        logs = [Ledger(row, now, stored={name: getattr(row, name) for name in ERASED_FIELDS}) for row in rows]
+        yield logs
+        if rows:
+            erase_contexts(rows)
+            new, updates = zip(*(log._rows() for log in logs), strict=True)
+            sql.write(chain.from_iterable(new), [*chain.from_iterable(updates)], UNIQUE)
+        for log in logs:
+            log._announce()
+
+
 class ContextCleared(LeaseLost, Context.DoesNotExist):
     """The context was deleted, and with it its runs' leases."""
 
@@ -120,6 +143,7 @@ DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at", "is_shared"
 
 UNIQUE: dict[type[models.Model], tuple[str, ...]] = {Artifact: ("task", "artifact_id")}
 DERIVED_FIELDS = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
+ERASED_FIELDS = {*DERIVED_FIELDS, "head_hash", "memory", "approved_tools"}
 
 
 class Ledger(Rows):
@@ -133,8 +157,15 @@ class Ledger(Rows):
 
     may_be_lost = False
 
-    def __init__(self, context: Context, now: datetime.datetime | None, lease: Lease | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        now: datetime.datetime | None,
+        lease: Lease | None = None,
+        stored: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(context)
+        self._stored = stored or {}  # values of a row that was read under the lock
         self._now = now
         self.events: list[Event] = []
         self.extra_rows: list[models.Model] = []
@@ -273,6 +304,17 @@ class Ledger(Rows):
         if self._lease_update is not None and any(isinstance(row, Run) for row in self.extra_rows):
             self.write_lease()  # first, because a task has one unfinished run
         context = self.context
+        if self._is_cleared:
+            erase_contexts([context])
+        new, updates = self._rows()
+        sql.write(new, updates, unique_fields=UNIQUE, alone=alone, may_be_lost=self.may_be_lost)
+        if stored:
+            blobs.count_uses(context.workspace_id, stored)
+        self._announce()
+
+    def _rows(self) -> tuple[list[models.Model], list[Update]]:
+        """The new rows, and the updates of stored ones."""
+        context = self.context
         # The chain of a deleted context begins anew: nothing stays that its content led to.
         newest = "" if self._is_cleared else context.head_hash or ""
         for event in self.events:
@@ -281,12 +323,11 @@ class Ledger(Rows):
         updates = self._updates(artifacts)
         rows: list[models.Model] = [context, *self.tasks.values(), *artifacts]
         new = [row for row in rows if row._state.adding]
-        new += [*self.messages.values(), *self.extra_rows, *self.events]
-        sql.write(new, updates, unique_fields=UNIQUE, alone=alone, may_be_lost=self.may_be_lost)
-        if stored:
-            blobs.count_uses(context.workspace_id, stored)
-        if self._is_cleared:
-            erase_context(context, self._base_index)
+        return [*new, *self.messages.values(), *self.extra_rows, *self.events], updates
+
+    def _announce(self) -> None:
+        """Call listeners, and register what follows the commit."""
+        context = self.context
         if context.is_watched:
             for listener in added["ledger_listeners"]:
                 listener(context, self.events)
@@ -321,8 +362,9 @@ class Ledger(Rows):
             if self._memory is not None:
                 values["memory"] = self._memory
             if context.deleted_at is not None:
-                values = {name: getattr(context, name) for name in DERIVED_FIELDS}
-                values |= {"head_hash": context.head_hash, "memory": {}, "approved_tools": []}
+                context.memory, context.approved_tools = {}, []
+                values = {name: getattr(context, name) for name in ERASED_FIELDS}
+                values = {name: one for name, one in values.items() if self._stored.get(name, ...) != one}
             where = {"id": context.pk, "last_event": self._base_index, "is_watched": context.is_watched}
             where["cold_file"] = ""
             if self._base_hash is not None:  # an earlier write that failed may have left both behind in this object
@@ -344,35 +386,35 @@ class Ledger(Rows):
         return updates
 
 
-def erase_context(context: Context, upto: int) -> None:
-    """Delete the context's tasks and messages with all that depends on them, and its log up to an event.
+def erase_contexts(contexts: Sequence[Context]) -> None:
+    """Delete the logs of locked contexts of one owner and workspace, and all rows that depend on them.
 
-    Rows of forks and accepted message ids stay: no message runs again. Unused files are deleted after the commit.
+    Rows of forks and accepted message ids stay: no message runs again. Unused files are deleted after the commit. The
+    number of statements does not depend on the number of contexts.
     """
-    stored = [part for prepare in added["before_erasure"] for part in prepare(context) or ()]
-    led_here = Q(task__context=context) | Q(answer__context=context)
-    Accepted.objects.filter(led_here).update(task=None, answer=None, claimed_until=None)
-    _forget_inputs(context)
-    Task.objects.filter(context=context).delete()
-    Message.objects.filter(context=context).delete()
-    log = Event.objects.filter(context=context, index__lte=upto)
-    with_files = log.filter(payload__icontains='"stored"').order_by("index").iterator(100)
+    keys, workspace, owner = Keys(one.pk for one in contexts), contexts[0].workspace_id, contexts[0].owner_id
+    stored = [part for prepare in added["before_erasure"] for part in prepare(keys) or ()]
+    for led_here in ("task", "answer"):
+        accepted = Accepted.objects.filter(**{f"{led_here}__context__in": keys})
+        accepted.update(task=None, answer=None, claimed_until=None)
+    _forget_inputs(keys)
+    Task.objects.filter(context__in=keys).delete()
+    Message.objects.filter(context__in=keys).delete()
+    log = Event.objects.filter(context__in=keys)
+    with_files = log.filter(payload__icontains='"stored"').order_by("context", "index").iterator(100)
     stored += blobs.stored_parts(with_files)
-    blobs.release_uses(context.workspace_id, stored)  # one call: it sorts, against deadlocks
+    blobs.release_uses(workspace, stored)  # one call: it sorts, against deadlocks
     released = blobs.stored_files(stored).keys()
-    with chain.erasing(context.pk):
-        sql.execute('DELETE FROM record_event WHERE context_id = %s AND "index" <= %s', [context.pk, upto])
+    with erasing(*keys):
+        log.delete()
     for forget in added["files_released"]:
-        forget(context.owner_id, released)
+        forget(owner, released)
     if released:
         transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)
 
 
-def _forget_inputs(context: Context) -> None:
-    """Delete the inputs of other contexts' runs that quote this one's tasks; their hashes stay."""
-    gone = {str(task) for task in Task.objects.filter(context=context).values_list("pk", flat=True)}
-    senders = set(Task.objects.filter(context=context).values_list("owner", flat=True)) | {context.owner_id}
-    whose = Q(owner__in=senders) if context.owner_id is not None else Q(owner=None)
-    elsewhere = Task.objects.filter(whose).exclude(context=context).exclude(references=[])
-    referring = [key for key, references in elsewhere.values_list("pk", "references") if gone.intersection(references)]
-    Run.objects.filter(task__in=referring).update(input={})
+def _forget_inputs(contexts: Keys) -> None:
+    """Delete the inputs of other contexts' runs that quote tasks of these; their hashes stay."""
+    gone = list(Task.objects.filter(context__in=contexts).values_list("pk", flat=True))
+    if elsewhere := tasks_that_refer_to(gone).difference(gone):
+        Run.objects.filter(task__in=elsewhere).update(input={})

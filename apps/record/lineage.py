@@ -28,6 +28,7 @@ from apps.record.models import (
     TaskQuerySet,
     TaskState,
 )
+from parley.db.sql import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,18 +206,23 @@ def number_versions(rows: Iterable[tuple[int, str, str]]) -> Versions:
     return versions
 
 
-def widest_share(context: Context) -> Segment | None:
-    """The longest segment of the context that a fork shares; preferably of a fork that is not in cold storage."""
-    shared = Segment.objects.filter(source=context).exclude(context=context)
-    return shared.select_related("context").order_by("-last", "context__cold_file", "pk").first()
+def widest_shares(contexts: Keys) -> list[Segment]:
+    """Of each context that another fork shares: the longest segment; preferably of a fork that is not in cold storage.
+
+    "Another" is none of these contexts.
+    """
+    shared = Segment.objects.filter(source__in=contexts).exclude(context__in=contexts)
+    found: dict[uuid.UUID, Segment] = {}
+    for one in shared.select_related("context", "source").order_by("-last", "context__cold_file", "pk"):
+        found.setdefault(one.source_id, one)
+    return list(found.values())
 
 
-def unshared_tasks(context: Context) -> list[uuid.UUID]:
-    """The context's own tasks that had not ended before any of its forks."""
-    tasks = Task.objects.filter(context=context)
-    share = widest_share(context)
-    if share is not None:
-        tasks = tasks.exclude(ended_by(share.last))
+def unshared_tasks(contexts: Keys) -> list[uuid.UUID]:
+    """The contexts' own tasks that had not ended before any other fork of them."""
+    tasks = Task.objects.filter(context__in=contexts)
+    for share in widest_shares(contexts):
+        tasks = tasks.exclude(ended_by(share.last), context=share.source_id)
     return list(tasks.values_list("pk", flat=True))
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from collections.abc import Collection
+
+from django.db import connection
+
 from apps.agents.models import Agent
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Message, Task
 from apps.record.reading.visibility import OWN_SQL, SHARED_SQL
-from parley.db.sql import Query
+from parley.db import sql
+from parley.db.sql import Query, uuid_from
 
 
 def _task_with_context(task: Task, context: Context) -> Task:
@@ -91,3 +98,18 @@ ARTIFACTS_IN_STATE = Query[Artifact](
 UNFINISHED_RUN = Query[Run](
     "SELECT {run} FROM {run.table} WHERE run.task_id = %s AND run.state IN ('queued', 'running') LIMIT 1", run=Run
 )
+
+REFERRING = {
+    "postgresql": """SELECT id FROM record_task WHERE "references" <> '[]'::jsonb AND "references" ?| %s::text[]""",
+    "sqlite": """SELECT id FROM record_task WHERE "references" <> '[]' AND EXISTS (SELECT 1
+        FROM json_each("references") AS one WHERE one.value IN (SELECT value FROM json_each(%s)))""",
+}
+
+
+def tasks_that_refer_to(tasks: Collection[uuid.UUID]) -> set[uuid.UUID]:
+    """The tasks whose `references` have one of these. PostgreSQL has an index for it: migration 0003."""
+    names = [str(one) for one in tasks]
+    if not names:
+        return set()
+    given = names if connection.vendor == "postgresql" else json.dumps(names)
+    return {uuid_from(key) for (key,) in sql.execute(REFERRING[connection.vendor], [given]).fetchall()}

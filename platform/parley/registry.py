@@ -31,9 +31,9 @@ class ParleyApp(AppConfig):
     send_obstacles: Paths = ()  # `limits.current.Finder`, called when limits are read: what refuses new messages
     usage_listeners: Paths = ()  # in the transaction that ends a run with usage: run's key, task, agent's key, usage
     model_obstacles: Paths = ()  # awaited before a model is asked: cost and tokens of this use; raises AgentFailure
-    before_erasure: Paths = ()  # before a context's rows are deleted: the context; may return stored parts to release
+    before_erasure: Paths = ()  # before contexts of one owner are deleted: their keys; returns stored parts to release
     context_inherited: Paths = ()  # when a fork inherits rows of an erased context: the context, the fork, last index
-    files_released: Paths = ()  # after a context was erased: its owner's key, the digests of its files
+    files_released: Paths = ()  # after contexts were erased: their owner's key, the digests of their files
     before_cold: Paths = ()  # before a context is archived: the context
     cold_obstacles: Paths = ()  # before a context is archived: the context; returns why it must stay, or ""
     run_by_beat: Paths = ()  # those of `periodic_jobs` that compute so much that they would slow a worker's runs
@@ -44,6 +44,8 @@ class ParleyApp(AppConfig):
     artifact_notes: Paths = ()  # on an artifact's preview: request, context, artifact, if it is small; a SafeString
     remote_completion_listeners: Paths = ()  # awaited after a remote task: its run, itself, its artifacts' ids
     data_parts: Paths = ()  # on the page of a person's data: the request; a SafeString
+    account_erasers: Paths = ()  # before a person's rows are deleted: `accounts.people.erasure.Person`; raises Refusal
+    account_remains: Paths = ()  # what stays of an erased person: the person; yields `accounts.people.erasure.Remains`
     after_account_erased: Paths = ()  # after the commit
     storage_meters: Paths = ()  # when the dashboard's storage is measured; returns name, bytes and number
 

@@ -98,7 +98,7 @@ def test_member_decides_in_their_workspace_alone(ada, bob, asks):
 
 def test_only_the_right_reads_whether_somebody_is_operator():
     """So that no place forgets the second factor: ask `is_operator`, `may_operate` or `has_perm`."""
-    may = {"apps/accounts/models.py", "apps/accounts/people/sign_in.py", "apps/accounts/pages/erasure.py"}
+    may = {"apps/accounts/models.py", "apps/accounts/people/sign_in.py", "apps/accounts/people/erasure.py"}
     found = set()
     for path in (one for part in ("apps", "platform", "examples") for one in (ROOT / part).rglob("*.py")):
         if re.search(r"\w\.is_staff\b", path.read_text()):

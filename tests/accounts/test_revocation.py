@@ -11,7 +11,7 @@ from django.test import Client
 from apps.accounts import revocation, workspaces
 from apps.accounts.keys import REVOKE
 from apps.accounts.models import ApiKey, User
-from apps.accounts.pages.erasure import erase_account
+from apps.accounts.people.erasure import erase
 from apps.accounts.people.sign_in import sign_out_everywhere
 from apps.accounts.permissions import Role
 from apps.conversations.sessions.workspaces import delete_workspace
@@ -50,7 +50,7 @@ OF_PEOPLE = {
     "disable": lambda user: call_command("disable_user", user.email),
     "revoke": lambda user: REVOKE.perform(user.principal, ApiKey.issue(user, "laptop")[0]),
     **{act.__name__: act for act in (new_password, end_token, delete_service, sign_out)},
-    **{act.__name__: act for act in (sign_out_everywhere, erase_account)},
+    **{act.__name__: act for act in (sign_out_everywhere, erase)},
 }
 IN_WORKSPACES = {
     "change role": lambda user, owner, team: workspaces.change_role(owner.principal, team.pk, user.pk, Role.VIEWER),

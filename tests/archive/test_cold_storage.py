@@ -6,7 +6,8 @@ import gzip
 import pytest
 from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, models, transaction
+from django.db import OperationalError, connection, models, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentkit import Completed
@@ -299,19 +300,40 @@ def test_shorter_of_two_rules_counts(ada, echo, countdown, aged):
     assert set(entries.values_list("actor_kind", "actor_name")) == {("system", "retention")}
 
 
+def test_retention_goes_on_until_nothing_is_due(ada, aged, monkeypatch):
+    keep(ada.personal_workspace, 30)
+    for days in range(40, 45):
+        aged(days)
+    monkeypatch.setattr(deletion, "FOUND_AT_ONCE", 3)
+    monkeypatch.setattr(deletion, "SESSIONS_AT_ONCE", 2)
+    assert deletion.delete_expired_sessions() == 5
+
+
+def test_statements_of_retention_grow_by_one_a_session(ada, aged):
+    """By none on PostgreSQL, where rows are updated together."""
+    keep(ada.personal_workspace, 30)
+    statements = []
+    for number in (2, 12):
+        for days in range(40, 40 + number):
+            aged(days)
+        with CaptureQueriesContext(connection) as captured:
+            assert deletion.delete_expired_sessions() == number
+        statements.append(len(captured))
+    assert statements[1] - statements[0] <= (0 if connection.vendor == "postgresql" else 10)
+
+
 def test_unfinished_and_touched_sessions_stay(ada, echo, aged, said, monkeypatch):
     keep(ada.personal_workspace, 30)
     open_one = accept.accept(ada.principal, echo, said("open", contextId="open"))
     Context.objects.filter(pk=open_one.context).update(updated_at=timezone.now() - datetime.timedelta(days=99))
     aged(40)
-    found = deletion.expired_sessions
+    delete = deletion.delete
 
-    def answered_meanwhile():
-        [context] = overdue = found()
-        accept.accept(ada.principal, echo, said("wait", contextId=context.context_id))
-        return overdue
+    def answered_meanwhile(contexts, *args, **options):
+        accept.accept(ada.principal, echo, said("wait", contextId=contexts[0].context_id))
+        return delete(contexts, *args, **options)
 
-    monkeypatch.setattr(deletion, "expired_sessions", answered_meanwhile)
+    monkeypatch.setattr(deletion, "delete", answered_meanwhile)
     assert deletion.delete_expired_sessions() == 0
     assert left() == {"open", "echo 40"}
 
@@ -321,12 +343,11 @@ def test_one_stuck_deletion_keeps_no_other(ada, aged, monkeypatch):
     stuck, delete = aged(50), deletion.delete
     aged(40)
 
-    def delete_unless_stuck(context, *args, **options):
-        if context.pk == stuck.pk:
+    def delete_unless_stuck(contexts, *args, **options):
+        if stuck in contexts:
             raise OSError("The disk is gone.")
-        delete(context, *args, **options)
+        return delete(contexts, *args, **options)
 
-    monkeypatch.setattr(deletion, "SESSIONS_AT_ONCE", 1)
     monkeypatch.setattr(deletion, "delete", delete_unless_stuck)
     assert deletion.delete_expired_sessions() == 1
     assert deletion.delete_expired_sessions() == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.accounts.models import ApiKey, User
-from apps.accounts.pages.erasure import erase_account
+from apps.accounts.people.erasure import erase
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.plans.definitions import PlanDefinition
@@ -70,7 +70,7 @@ def test_what_people_changed_stays_so():
     assert Agent.objects.get(slug="echo").handler == "examples.agents.hello:Hello"
     assert Agent.objects.get(slug="writer").handler == "examples.agents.writer:Writer"
     User.objects.filter(email=ADMIN).update(email="ada@example.org")
-    erase_account(demo)
+    erase(demo)
     load_showcase()
     assert not User.objects.filter(email__in=(ADMIN, DEMO)).exists(), "who left is not made again"
     assert User.objects.filter(is_superuser=True).count() == 1

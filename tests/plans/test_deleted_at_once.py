@@ -57,7 +57,7 @@ def test_deleting_waits_for_a_tick(ada, run):
 
 def test_a_tick_waits_for_deleting(run):
     with write_transaction():
-        runs.lock_runs(run.task.context)
+        runs.lock_runs([run.task.context_id])
         looking = db.submit(decide, run.pk)
         until_somebody_waits_for_a_lock()
         Task.objects.filter(context=run.task.context).delete()

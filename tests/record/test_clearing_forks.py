@@ -79,6 +79,21 @@ def test_shared_files_stay_as_long_as_forks(ada, tell, clear):
     assert not Blob.objects.filter(uses__gt=0).exists()
 
 
+def test_family_deleted_together_leaves_its_past_to_the_last(ada, tell):
+    root = tell("second", tell("first"))
+    middle = tell("third", fork(ada.principal, root, root.last_event, reason="fork"))
+    last = tell("fourth", fork(ada.principal, middle, middle.last_event, reason="fork"))
+    before = shown(last.pk)
+    assert len(deletion.delete([root, middle], "a test")) == 2
+    assert shown(last.pk) == before
+    assert [projection.differences(one.pk) for one in (root, middle, last)] == [[], [], []]
+    tell("fifth", last)
+    deletion.delete([last], "a test")
+    assert not Message.objects.exists()
+    assert not Task.objects.exists()
+    assert Event.objects.count() == 3, "a tombstone for each"
+
+
 @pytest.fixture
 def talk(ada, echo, said):
     return had_a_long_talk(ada, echo, said)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,33 +32,13 @@ from apps.record.execution import Accepted, Run
 from apps.record.models import Blob, Context, Event, Message, Task
 from apps.remote.models import OpenWork
 from tests.archive.archiving import put_away
+from tests.canaries import places
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("columns of any table may hold it")]
 
 
 MARK = "xylophagous"
-
-
-def places(mark: str = MARK) -> list[str]:
-    """Where a text is: column or file."""
-    return sorted({*_columns_with(mark), *_files_with(mark)})
-
-
-def _columns_with(mark: str) -> Iterator[str]:
-    quoted = connection.ops.quote_name
-    with connection.cursor() as cursor:
-        for table in connection.introspection.table_names(cursor):
-            columns = [column.name for column in connection.introspection.get_table_description(cursor, table)]
-            found = [f"MAX(CASE WHEN CAST({quoted(column)} AS text) LIKE %s THEN 1 END)" for column in columns]
-            cursor.execute(f"SELECT {', '.join(found)} FROM {quoted(table)}", [f"%{mark}%"] * len(columns))
-            yield from (f"{table}.{column}" for column, has in zip(columns, cursor.fetchone(), strict=True) if has)
-
-
-def _files_with(mark: str) -> Iterator[str]:
-    for path in Path(default_storage.path("")).rglob("*"):
-        if path.is_file() and mark.encode() in path.read_bytes():
-            yield path.name
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +77,7 @@ def full_of_it(ada: Any, echo: Any, said: Any, context_id: str = f"{MARK}-talk")
 
 def test_deleted_session_leaves_an_audit_entry_alone(ada, echo, said, monkeypatch):
     context = full_of_it(ada, echo, said)
-    before, events = places(), Event.objects.filter(context=context).count()
+    before, events = places(MARK), Event.objects.filter(context=context).count()
     tables = ("context", "event", "task", "message", "artifact", "run")
     for table in (*(f"record_{name}" for name in tables), "search_searchentry"):
         assert any(place.startswith(f"{table}.") for place in before), table
@@ -108,9 +87,9 @@ def test_deleted_session_leaves_an_audit_entry_alone(ada, echo, said, monkeypatc
         patched.setattr("apps.record.content.blobs.delete_unused", lambda _: pytest.fail("a file was deleted"))
         deletion.delete_session(ada.principal, context.pk)
         transaction.set_rollback(True)
-    assert (places(), deletions().exists()) == (before, False), "a deletion that fails changes nothing"
+    assert (places(MARK), deletions().exists()) == (before, False), "a deletion that fails changes nothing"
     deletion.delete_session(ada.principal, context.pk)
-    assert places() == []
+    assert places(MARK) == []
     tombstone = Event.objects.get(context=context)
     context.refresh_from_db()
     assert (tombstone.type, tombstone.index) == (EventType.SESSION_DELETED, context.last_event)
@@ -130,7 +109,7 @@ def test_archived_by_operator_leaves_nothing_either(admin_client, ada, echo, sai
     page = admin_client.post("/admin/record/context/", chosen, follow=True).text
     assert "It is in cold storage." in page
     deletion.delete_session(ada.principal, context.pk)
-    assert places() == []
+    assert places(MARK) == []
 
 
 def test_fork_alone_keeps_the_shared_past(ada, echo, said):
@@ -141,10 +120,10 @@ def test_fork_alone_keeps_the_shared_past(ada, echo, said):
     child = fork(ada.principal, context, at, reason="fork")
     deletion.delete_session(ada.principal, context.pk)
     assert places("tetrahedral") == []
-    assert places()
+    assert places(MARK)
     assert projection.differences(child.pk) == []
     deletion.delete_session(ada.principal, child.pk)
-    assert places() == []
+    assert places(MARK) == []
 
 
 def test_content_given_to_others_is_forgotten(ada, echo, said):
@@ -155,7 +134,7 @@ def test_content_given_to_others_is_forgotten(ada, echo, said):
     called = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": f"{MARK} for the parent"}]}
     accept.accept(ada.principal, echo, called, sender=f"task:{task.pk}", parent=task.pk)
     deletion.delete_session(ada.principal, context.pk)
-    assert places() == []
+    assert places(MARK) == []
     assert Run.objects.get(pk=other.run).input_hash == "1"
     assert deletions().count() == 2
 

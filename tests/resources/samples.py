@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentkit import Completed
 from apps.a2a.models import Delivery, PushConfig
-from apps.accounts.models import ApiKey
+from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import READ
 from apps.agents.identities.signing import signer_of
 from apps.agents.models import Agent, AgentVersion, SigningKey
@@ -174,5 +174,6 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Run: _run,
     SigningKey: lambda place: SigningKey.objects.get(kid=signer_of(_agent(place)).kid),
     Task: lambda place: _run(place).task,
+    User: lambda place: User.objects.create_user(f"{uuid.uuid4().hex}@example.org"),
 }
 """Rows on which operators act, where `tests/isolation/world.py` has none that is ready for it."""

@@ -181,7 +181,7 @@ def test_pages_api_transcripts_and_provenance_say_it(elsewhere, ada, client):
     Artifact.objects.filter(pk=row.pk).update(parts=[{"text": "changed in the database"}])
     assert examine(Artifact.objects.get(pk=row.pk)).verdict == Verdict.BROKEN
 
-    erase_foreign(row.task.context)
+    erase_foreign([row.task.context_id])
     assert not ForeignSignature.objects.exists()
 
 

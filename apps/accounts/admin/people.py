@@ -26,6 +26,7 @@ from apps.accounts import revocation
 from apps.accounts.admin.invitations import Invitations
 from apps.accounts.keys import KEYS_OF_PEOPLE, REVOKE
 from apps.accounts.models import ApiKey, User, Workspace
+from apps.accounts.people.erasure import ERASE, PEOPLE
 from apps.accounts.principals import SCOPES
 from apps.agents.models import Agent
 from apps.conversations.sessions import deletion
@@ -131,8 +132,9 @@ def _right_names(field: str, value: Any) -> set[str]:
 
 
 @admin.register(User)
-class UserAdmin(Invitations, RightsLogged, UndeletableAdmin, DjangoUserAdmin, LoggedAdmin):  # type: ignore[type-arg]
+class UserAdmin(Invitations, RightsLogged, ActingAdmin, UndeletableAdmin, DjangoUserAdmin, LoggedAdmin):  # type: ignore[type-arg]
     menu = MenuItem("People and access", 1, "person")
+    resource, acts = PEOPLE, (ERASE,)
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django import forms
 from django.contrib.auth import logout
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 
 from apps.accounts.pages.account import PasswordForm
-from apps.accounts.pages.erasure import erase_account
+from apps.accounts.people.erasure import erase
 from apps.web.settings.sections import person_of, private_view, settings_page
 from parley.registry import added
 
@@ -46,8 +47,9 @@ def delete_account(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return redirect("web:settings-data")
     form = DeleteForm(person_of(request), request.POST)
-    if not form.is_valid() or form.attempt(erase_account, form.person) is None:
+    if not form.is_valid() or form.attempt(erase, form.person, form.person.principal) is None:
         return _data_page(request, form)
+    request.user = AnonymousUser()  # the audit does not say who signs out
     logout(request)
     return render(request, "accounts/settings_deleted.html")
 

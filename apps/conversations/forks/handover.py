@@ -1,7 +1,7 @@
 """When a context is deleted, one of its forks takes over what they share. Nothing is copied.
 
 The heir is the fork that shares most; the others share the beginning of that. The rest is erased
-(`ledger.erase_context`).
+(`ledger.erase_contexts`).
 """
 
 from __future__ import annotations
@@ -9,27 +9,29 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
-from django.db.models import CASCADE
+from django.db.models import CASCADE, F
 
 from apps.record.chain import erasing
 from apps.record.events import EventType
 from apps.record.execution import Accepted, Dependency, Run, Suspension
-from apps.record.lineage import ended_by, widest_share
+from apps.record.lineage import ended_by, widest_shares
 from apps.record.models import Artifact, Context, Event, Message, Segment, Task
 from apps.record.projection import Rebuilt
+from parley.db.sql import Keys
 from parley.registry import added
 
 
-def hand_over(context: Context) -> None:
-    """Give the part of a context that forks share to the heir. Call `lineage.lock_shared_logs` first.
+def hand_over(contexts: Keys) -> None:
+    """Give the parts of contexts that other forks share to their heirs. Call `lineage.lock_shared_logs` first.
 
     Tasks that had not ended by then are canceled, as in every fork, and lose what came later.
     """
-    Segment.objects.filter(context=context).exclude(source=context).delete()
-    share = widest_share(context)
-    if share is None:
-        return
-    heir, last = share.context, share.last
+    Segment.objects.filter(context__in=contexts).exclude(source=F("context")).delete()
+    for share in widest_shares(contexts):
+        _give(share.source, share.context, share.last)
+
+
+def _give(context: Context, heir: Context, last: int) -> None:
     opened = Task.objects.filter(context=context, first_event__lte=last)
     cut_off = list(opened.exclude(ended_by(last)).values_list("pk", flat=True))
     with erasing(context.pk):

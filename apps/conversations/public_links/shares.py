@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.people.erasure import Person
 from apps.accounts.principals import Principal
 from apps.conversations.public_links.models import Presence, Share
 from apps.record import lineage, projection
@@ -24,7 +25,7 @@ from apps.record.events import JSON
 from apps.record.models import Artifact, Context, Message
 from apps.record.reading import unfinished
 from apps.record.reading.lookup import Authors, authors_of, find_own_session, restored
-from parley.db.sql import write_transaction
+from parley.db.sql import Keys, write_transaction
 
 MAX_BRANCHES = 100
 MAX_SHARES = 100  # of one session
@@ -171,6 +172,11 @@ def _branch(share: Share, context: Context, upto: int, *, after: int) -> Branch:
     return Branch(context, upto, list(messages), artifacts)
 
 
-def erase_shares(context: Context) -> None:
-    Share.objects.filter(context=context).delete()
-    Presence.objects.filter(context=context).delete()
+def erase_shares(contexts: Keys) -> None:
+    Share.objects.filter(context__in=contexts).delete()
+    Presence.objects.filter(context__in=contexts).delete()
+
+
+def revoke_all(person: Person) -> None:
+    """Take back all links to the person's sessions (`account_erasers`)."""
+    Share.objects.filter(context__owner=person.row, revoked_at=None).update(revoked_at=timezone.now())

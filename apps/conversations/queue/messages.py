@@ -43,7 +43,7 @@ from apps.record.models import Context, Event, Message, Task, TaskState
 from apps.record.reading.lookup import check_may_use, check_may_write
 from parley import db
 from parley.db import sql
-from parley.db.sql import write_transaction
+from parley.db.sql import Keys, write_transaction
 from parley.work import WorkList
 
 MAX_QUEUED = 20  # messages of one session
@@ -396,9 +396,9 @@ def _release(workspace: int, parts: list[JSON]) -> None:
         transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)
 
 
-def erase_queue(context: Context) -> list[JSON]:
-    """Delete the queue of a context that is being erased. Returns the stored parts; the caller releases their uses."""
-    queued = QueuedMessage.everything.filter(context=context)
+def erase_queue(contexts: Keys) -> list[JSON]:
+    """Delete the queues of contexts that are being erased. Returns the stored parts; the caller releases their uses."""
+    queued = QueuedMessage.everything.filter(context__in=contexts)
     stored = [part for row in queued for part in row.parts if "stored" in part]
     queued.delete()
     return stored

@@ -16,6 +16,7 @@ from itertools import batched, chain
 from typing import Any
 
 from django.db import connection
+from django.db.models import OuterRef, Subquery
 
 from apps.accounts.principals import Principal
 from apps.conversations.search import sql
@@ -24,7 +25,7 @@ from apps.conversations.search.sql import Behind, Entry, Piece, Range
 from apps.conversations.search.tokenizer import tokenize, words_in
 from apps.record.content import blobs
 from apps.record.models import Artifact, Context, Message
-from parley.db.sql import write_transaction
+from parley.db.sql import Keys, write_transaction
 
 CONTEXTS_AT_ONCE = 200
 LOOKED_UP_AT_ONCE = 1_000  # sessions
@@ -244,10 +245,11 @@ def lock_indexed(contexts: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
     return dict(sql.LOCK_INDEXED.all(keys))
 
 
-def delete_entries(context: Context) -> None:
-    lock_indexed([context.pk])
-    SearchEntry.objects.filter(context=context).delete()
-    Indexed.objects.filter(pk=context.pk).update(upto=context.last_event)
+def delete_entries(contexts: Keys) -> None:
+    lock_indexed(contexts)
+    SearchEntry.objects.filter(context__in=contexts).delete()
+    newest = Subquery(Context.objects.filter(pk=OuterRef("pk")).values("last_event"))
+    Indexed.objects.filter(pk__in=contexts).update(upto=newest + 1)  # whoever read them before writes no entry
 
 
 def move_entries(context: Context, heir: Context, upto: int) -> None:

@@ -9,15 +9,20 @@ from __future__ import annotations
 import datetime
 import logging
 import uuid
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from time import monotonic
+from typing import Any
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Count, Exists, OuterRef, Q
 
 from apps.accounts import audit
-from apps.accounts.audit_models import AuditAction
-from apps.accounts.models import Membership, Workspace
+from apps.accounts.audit_models import AuditAction, AuditEntry
+from apps.accounts.models import FORMER_MEMBER, Membership, User, Workspace
+from apps.accounts.people.erasure import Person, Remains
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.conversations.sessions import holds
@@ -30,7 +35,7 @@ from apps.record.projection import tombstone_of
 from apps.record.reading import lookup, notifications
 from apps.record.reading.lookup import DamagedArchive
 from parley.db import sql
-from parley.db.sql import write_transaction
+from parley.db.sql import Keys, write_transaction
 from parley.registry import added
 from parley.work import send_job
 
@@ -43,7 +48,8 @@ UNREADABLE_ARCHIVE = (DamagedArchive, FileNotFoundError)
 RETENTION = "retention"
 ACCOUNT = "deleted account"
 WORKSPACE = "deleted workspace"
-SESSIONS_AT_ONCE = 100
+FOUND_AT_ONCE = 2_000
+SESSIONS_AT_ONCE, EVENTS_AT_ONCE = 200, 2_000  # in one transaction
 
 
 class _Touched(Exception):
@@ -58,53 +64,69 @@ def delete_context(principal: Principal, agent: Agent, context_id: str) -> None:
     context = lookup.context_of(principal, context_id)
     if context is None or context.agent_id != agent.pk or context.owner_id != principal.user_id:
         raise ContextNotFound
-    delete(context, principal)
+    _delete_own(context, principal)
 
 
 def delete_session(principal: Principal, session: uuid.UUID) -> None:
-    delete(lookup.find_own_session(principal, session), principal)
+    """Raises ContextNotFound, UnderLegalHold."""
+    _delete_own(lookup.find_own_session(principal, session), principal)
 
 
-def delete(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
-    """Delete a context that the actor may delete.
+def _delete_own(context: Context, principal: Principal) -> None:
+    if context.pk not in delete([context], principal):
+        raise ContextNotFound  # it was deleted just now
 
-    Raises ContextNotFound if it was deleted just now, and UnderLegalHold.
+
+def delete(contexts: Sequence[Context], actor: Actor, *, untouched: bool = False) -> list[uuid.UUID]:
+    """Delete contexts of one owner and workspace, with those of their child tasks, in one transaction.
+
+    Returns which were deleted; somebody else may have deleted others just now. `untouched`: only if nothing happened in
+    them since they were read. Raises UnderLegalHold, and then nothing was deleted.
     """
     deleted: Deleted = []
     with write_transaction():
-        lineage.lock_shared_logs(context.workspace_id)
-        _delete_with_children(context, deleted, untouched_at)
-        for one, counts in deleted:
-            subject = audit.session_subject(one.pk)
-            workspace = one.workspace_id
-            audit.record(AuditAction.SESSION_DELETED, actor=actor, object=subject, workspace=workspace, details=counts)
+        lineage.lock_shared_logs(contexts[0].workspace_id)
+        _delete_with_children(contexts, deleted, untouched=untouched)
+        if deleted:
+            audit.append([_entry(context, actor, counts) for context, counts in deleted])
+    return [context.pk for context, _ in deleted]
 
 
 Deleted = list[tuple[Context, dict[str, int]]]
 """The contexts that were deleted, with the numbers of their rows: entries of the audit are written last."""
 
 
-def _delete_with_children(context: Context, deleted: Deleted, untouched_at: int | None = None) -> None:
-    """Delete the contexts of its child tasks, then itself, then those that were created in the meantime.
+def _entry(context: Context, actor: Actor, counts: dict[str, int]) -> AuditEntry:
+    subject = audit.session_subject(context.pk)
+    action, workspace = AuditAction.SESSION_DELETED, context.workspace_id
+    return audit.entry_of(action, actor=actor, object=subject, workspace=workspace, details=counts)
 
-    Keeps contexts of tasks that forks share.
+
+def _delete_with_children(contexts: Sequence[Context], deleted: Deleted, *, untouched: bool = False) -> None:
+    """Delete the contexts of their child tasks, then themselves, then those that were created in the meantime.
+
+    Keeps contexts of tasks that other forks share.
     """
-    holds.check_session(context)
-    _restore_from_archive(context, deleted)
-    tasks = lineage.unshared_tasks(context)
+    keys = Keys(one.pk for one in contexts)
+    holds.check_sessions(keys)
+    _restore_from_archive(contexts, keys, deleted)
+    tasks = lineage.unshared_tasks(keys)
     _delete_children(tasks, deleted)
-    _delete_alone(context, deleted, untouched_at)
+    _delete_alone(contexts, deleted, untouched=untouched)
     _delete_children(tasks, deleted)
 
 
-def _restore_from_archive(context: Context, deleted: Deleted) -> None:
-    """Restore the context, and forks of it, so that all their rows are deleted. Discards a damaged file."""
-    try:
-        lookup.restored(context)
-    except UNREADABLE_ARCHIVE:
-        logger.exception("session %s is deleted with what its file held; uses of stored files stay counted", context.pk)
-        _delete_children(added["discard_archive"](context), deleted)
-    for fork in Context.objects.filter(segments__source=context).exclude(cold_file="").distinct():
+def _restore_from_archive(contexts: Sequence[Context], keys: Keys, deleted: Deleted) -> None:
+    """Restore the contexts, and forks of them, so that all their rows are deleted. Discards a damaged file."""
+    for context in contexts:
+        try:
+            lookup.restored(context)
+        except UNREADABLE_ARCHIVE:
+            logger.exception(
+                "session %s is deleted with what its file held; uses of stored files stay counted", context.pk
+            )
+            _delete_children(added["discard_archive"](context), deleted)
+    for fork in Context.objects.filter(segments__source__in=keys).exclude(cold_file="").distinct():
         try:
             lookup.restored(fork)  # the fork takes over its shared beginning
         except UNREADABLE_ARCHIVE:
@@ -112,35 +134,42 @@ def _restore_from_archive(context: Context, deleted: Deleted) -> None:
 
 
 def _delete_children(tasks: list[uuid.UUID], deleted: Deleted) -> None:
-    for child in Context.objects.filter(parent_task__in=tasks, deleted_at=None):
-        with suppress(ContextNotFound):
-            _delete_with_children(child, deleted)
+    children = Context.objects.filter(parent_task__in=Keys(tasks), deleted_at=None).order_by(
+        "workspace_id", "owner_id", "pk"
+    )
+    for _, some in groupby(children, key=_whose):
+        _delete_with_children([*some], deleted)
 
 
-def _delete_alone(context: Context, deleted: Deleted, untouched_at: int | None) -> None:
-    stopped = []
-    try:
-        with ledger.writing(context) as log:
-            if untouched_at not in (None, context.last_event):
-                raise _Touched
-            counts = _row_counts(context)
-            for task in Task.objects.unfinished().filter(context=context).order_by("created_at", "pk"):
-                stopped += cancel.record_cancel(log, task.pk)
-            log.add(EventType.SESSION_DELETED, tombstone_of(context))
-    except Context.DoesNotExist:
-        raise ContextNotFound from None
-    deleted.append((context, counts))
+def _whose(context: Context) -> tuple[int, int]:
+    return context.workspace_id, context.owner_id or 0
+
+
+def _delete_alone(contexts: Sequence[Context], deleted: Deleted, *, untouched: bool) -> None:
+    known = {one.pk: one.last_event for one in contexts}
+    stopped: list[uuid.UUID] = []
+    with ledger.clearing(contexts) as logs:
+        if untouched and any(log.context.last_event != known[log.context.pk] for log in logs):
+            raise _Touched
+        found = {log.context.pk: log for log in logs}
+        here = Keys(found)
+        counts = _row_counts(here)
+        for task in Task.objects.unfinished().filter(context__in=here).order_by("created_at", "pk"):
+            stopped += cancel.record_cancel(found[task.context_id], task.pk)
+        for log in logs:
+            log.add(EventType.SESSION_DELETED, tombstone_of(log.context))
+            deleted.append((log.context, counts[log.context.pk]))
     for run in stopped:
         transaction.on_commit(partial(notifications.stop, run))
 
 
-def _row_counts(context: Context) -> dict[str, int]:
-    return {
-        "events": Event.objects.filter(context=context).count(),
-        "messages": Message.objects.filter(context=context).count(),
-        "tasks": Task.objects.filter(context=context).count(),
-        "artifacts": Artifact.objects.filter(task__context=context).count(),
-    }
+def _row_counts(contexts: Keys) -> dict[uuid.UUID, dict[str, int]]:
+    counts = {one: {"events": 0, "messages": 0, "tasks": 0, "artifacts": 0} for one in contexts}
+    for model, of in ((Event, "context"), (Message, "context"), (Task, "context"), (Artifact, "task__context")):
+        rows = model._base_manager.filter(**{f"{of}__in": contexts}).order_by().values_list(of)
+        for context, number in rows.annotate(Count("pk")):
+            counts[context][f"{model._meta.model_name}s"] = number
+    return counts
 
 
 def expired_sessions() -> ContextQuerySet:
@@ -166,13 +195,27 @@ def delete_expired_sessions() -> int:
 
     Returns how many. Several processes may call it at the same time.
     """
-    skipped = 0
-    while True:
-        due = list(expired_sessions()[skipped : skipped + SESSIONS_AT_ONCE])
-        deleted = sum(map(_delete_expired, due))
-        skipped += len(due) - deleted  # sessions that cannot be deleted stay the oldest
-        if deleted or len(due) < SESSIONS_AT_ONCE:
-            return deleted
+    return _delete_all(expired_sessions, lambda context: RETENTION, untouched=True)
+
+
+def delete_with_account(person: Person) -> None:
+    """Soon after the commit (`account_erasers`)."""
+    transaction.on_commit(publish_deleted_account, robust=True)
+
+
+def remains_of(person: User) -> Iterator[Remains]:
+    """See `account_remains`."""
+    own = Context.objects.listed().filter(owner=person, deleted_at=None)
+    if kept := own.filter(_is_read_by_others()).count():
+        yield Remains("Shared sessions", kept, "until no other member of the workspace can read them.")
+    if left := own.exclude(_is_read_by_others()).count():
+        yield Remains("Sessions", left, f"until a job deletes them within minutes, with their files. {YOUNG_FILES}")
+    elsewhere = Message.objects.filter(author=person.pk, context__deleted_at=None).exclude(context__owner=person)
+    if said := elsewhere.count():
+        yield Remains("Messages in sessions of others", said, f'by "{FORMER_MEMBER}". They belong to a conversation.')
+
+
+YOUNG_FILES = "Files that were stored in the hour before go within two hours."
 
 
 def publish_deleted_account() -> None:
@@ -186,28 +229,64 @@ def delete_sessions_of_deleted_accounts() -> int:
     Running work is canceled. Sessions of a workspace that others can read stay: those shared with it, while it has
     another member.
     """
-    deleted, tried = 0, set[uuid.UUID]()
+    return _delete_all(sessions_without_owner, lambda one: WORKSPACE if one.workspace.deleted_at else ACCOUNT)
+
+
+def sessions_without_owner() -> ContextQuerySet:
+    """Those that `delete_sessions_of_deleted_accounts` deletes."""
+    ended = Q(workspace__deleted_at__isnull=False) | (Q(owner__erased_at__isnull=False) & ~_is_read_by_others())
+    left = Context.objects.filter(~holds.held(), ended, deleted_at=None, parent_task=None)
+    return left.select_related("workspace").order_by("pk")
+
+
+def _is_read_by_others() -> Q:
     others = Membership.objects.filter(workspace=OuterRef("workspace"), user__is_active=True)
-    is_read = Q(is_shared=True) & Exists(others.exclude(user=OuterRef("owner")))
-    ended = Q(workspace__deleted_at__isnull=False) | (Q(owner__erased_at__isnull=False) & ~is_read)
-    left = Context.objects.filter(~holds.held(), ended, deleted_at=None, parent_task=None).select_related("workspace")
-    while due := list(left.exclude(pk__in=tried).order_by("pk")[:SESSIONS_AT_ONCE]):
-        tried |= {context.pk for context in due}
-        deleted += sum(_delete_quietly(one, WORKSPACE if one.workspace.deleted_at else ACCOUNT) for one in due)
+    return Q(Exists(others.exclude(user=OuterRef("owner"))), is_shared=True)
+
+
+def _delete_all(find: Callable[[], ContextQuerySet], rule: Callable[[Context], str], *, untouched: bool = False) -> int:
+    """Delete what `find` finds, in portions, by a rule of this name. Returns how many.
+
+    It ends in time for the next run of the periodic job, which goes on. What cannot be deleted keeps nothing else.
+    """
+    ends = monotonic() + settings.KEEP_HOUSE_SECONDS
+    deleted, failed = 0, set[uuid.UUID]()
+    while due := list(find().exclude(pk__in=Keys(failed))[:FOUND_AT_ONCE]):
+        for portion in _portions(due):
+            asked = {one.pk for one in portion}
+            left = asked.difference(_delete_quietly(portion, rule(portion[0]), untouched=untouched))
+            failed |= left
+            deleted += len(asked) - len(left)
+            if monotonic() > ends:
+                return deleted
     return deleted
 
 
-def _delete_expired(context: Context) -> bool:
-    return _delete_quietly(context, RETENTION, untouched_at=context.last_event)
+def _portions(contexts: Iterable[Context]) -> Iterator[list[Context]]:
+    """Contexts to delete in one transaction: of one owner and workspace, and so few that nobody waits long for it.
+
+    Those in cold storage are alone, because their files are read first.
+    """
+    key: Callable[[Context], Any] = lambda one: (*_whose(one), one.cold_file)  # noqa: E731
+    for _, some in groupby(sorted(contexts, key=key), key=key):
+        portion: list[Context] = []
+        for one in some:
+            events = sum(other.last_event for other in portion)
+            if portion and (len(portion) == SESSIONS_AT_ONCE or events + one.last_event > EVENTS_AT_ONCE):
+                yield portion
+                portion = []
+            portion.append(one)
+        yield portion
 
 
-def _delete_quietly(context: Context, rule: str, untouched_at: int | None = None) -> bool:
-    """Was it deleted? A failure is logged."""
+def _delete_quietly(contexts: list[Context], rule: str, *, untouched: bool) -> list[uuid.UUID]:
+    """Which were deleted. If that fails for several, each is tried alone; the failure of one is logged."""
     try:
-        delete(context, rule, untouched_at)
-    except (_Touched, Refusal):  # a refusal: it was deleted just now
-        return False
+        return delete(contexts, rule, untouched=untouched)
+    except (_Touched, Refusal):  # held just now
+        pass
     except Exception:
-        logger.exception("session %s could not be deleted by the rule %s", context.pk, rule)
-        return False
-    return True
+        if len(contexts) == 1:
+            logger.exception("session %s could not be deleted by the rule %s", contexts[0].pk, rule)
+    alone = contexts if len(contexts) > 1 else ()
+    return [key for one in alone for key in _delete_quietly([one], rule, untouched=untouched)]

@@ -81,5 +81,4 @@ def each(principal: Principal, session: uuid.UUID, act: Callable[[Principal, uui
 def delete(principal: Principal, doomed: list[Context]) -> None:
     """Delete sessions of a family. Raises UnderLegalHold; then those before it are deleted."""
     for one in doomed:
-        with suppress(ContextNotFound):  # it was deleted just now
-            deletion.delete(one, principal)
+        deletion.delete([one], principal)

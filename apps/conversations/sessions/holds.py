@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from django.db.models import Exists, OuterRef, Q
 
-from apps.accounts.models import User
+from apps.accounts.people.erasure import Person
 from apps.conversations.sessions.models import LegalHold
 from apps.record.errors import Kind, Refusal
 from apps.record.models import Context
+from parley.db.sql import Keys
 
 
 class UnderLegalHold(Refusal):
@@ -22,14 +23,14 @@ def held() -> Exists:
     return Exists(LegalHold.objects.filter(covers))
 
 
-def check_session(context: Context) -> None:
-    """Raises UnderLegalHold."""
-    if Context.objects.filter(held(), pk=context.pk).exists():
+def check_sessions(contexts: Keys) -> None:
+    """Raises UnderLegalHold if a hold covers any of them."""
+    if Context.objects.filter(held(), pk__in=contexts).exists():
         raise UnderLegalHold
 
 
-def check_person(person: User) -> None:
+def check_person(person: Person) -> None:
     """May the account be erased? A hold on one of its sessions keeps who wrote it, too. Raises UnderLegalHold."""
-    theirs = Q(user=person) | Q(workspace__personal_of=person) | Q(context__owner=person)
+    theirs = Q(user=person.row) | Q(workspace__in=person.workspaces) | Q(context__owner=person.row)
     if LegalHold.objects.filter(theirs).exists():
         raise UnderLegalHold

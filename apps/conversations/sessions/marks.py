@@ -11,9 +11,9 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.conversations.sessions.models import SessionMark
 from apps.record.errors import ContextNotFound
-from apps.record.models import Context, ContextQuerySet, Message
+from apps.record.models import ContextQuerySet, Message
 from apps.record.reading.lookup import find_session
-from parley.db.sql import write_transaction
+from parley.db.sql import Keys, write_transaction
 
 
 def update_mark(
@@ -71,5 +71,5 @@ def unpin_family(principal: Principal, session: uuid.UUID) -> None:
     SessionMark.objects.filter(pk__in=list(pinned.values_list("pk", flat=True))).update(pinned_at=None)
 
 
-def erase_marks(context: Context) -> None:
-    SessionMark.objects.filter(context=context).delete()
+def erase_marks(contexts: Keys) -> None:
+    SessionMark.objects.filter(context__in=contexts).delete()

@@ -24,6 +24,7 @@ from django.db.models import Count, Sum
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.accounts.people.erasure import Person
 from apps.accounts.principals import Principal
 from apps.accounts.requests.quotas import QuotaExceeded
 from apps.conversations.uploads.models import Upload
@@ -261,7 +262,13 @@ def discard_upload(upload: Upload) -> None:
             _release_content(found)
             transaction.on_commit(lambda: blobs.delete_unused([found.sha256]), robust=True)
         found.delete()
-    path_of(upload.pk).unlink(missing_ok=True)
+        transaction.on_commit(lambda: path_of(upload.pk).unlink(missing_ok=True), robust=True)
+
+
+def discard_all(person: Person) -> None:
+    """Delete the person's uploads (`account_erasers`)."""
+    for upload in Upload.objects.filter(owner=person.row).order_by("sha256", "pk"):
+        discard_upload(upload)
 
 
 def stored_size() -> tuple[str, int, int]:

@@ -105,8 +105,9 @@ def delete_callers(*, email: str = "", before: datetime.datetime | None = None) 
     own = User.objects.filter(email__startswith="doctor-", email__endswith=f"@{DOMAIN}")
     for person in own.filter(email=email) if email else own.filter(date_joined__lt=before):
         with write_transaction():
-            for context in Context.objects.select_for_update().filter(owner=person):
-                ledger.erase_context(context, context.last_event)
+            if contexts := list(Context.objects.select_for_update().filter(owner=person)):
+                ledger.erase_contexts(contexts)
+            for context in contexts:
                 context.delete()
             Agent.objects.filter(owner=person).delete()
             keys = list(person.api_keys.all())

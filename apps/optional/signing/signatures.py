@@ -32,7 +32,8 @@ from apps.record.content import blobs
 from apps.record.content.strict_json import canonical, digest_of
 from apps.record.events import JSON
 from apps.record.execution import Run
-from apps.record.models import Artifact, Context, Task
+from apps.record.models import Artifact, Task
+from parley.db.sql import Keys
 
 log = logging.getLogger("parley.signatures")
 
@@ -42,7 +43,6 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 KEY_ID = re.compile(r"[\w-]{43}", re.ASCII)
 STATEMENT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, CanonicalizationError)
 """What a statement raises of something that has none."""
-
 
 PartStatement = Callable[[JSON], JSON]
 
@@ -83,9 +83,9 @@ def foreign_verdicts(tasks: Iterable[uuid.UUID]) -> dict[tuple[uuid.UUID, str], 
     return {(task, artifact_id): Verdict(verdict) for task, artifact_id, verdict in found}
 
 
-def erase_foreign(context: Context) -> None:
-    """Erase the signatures of the context's artifacts (`before_erasure`)."""
-    ForeignSignature.objects.filter(task__in=Task.objects.filter(context=context).values("pk")).delete()
+def erase_foreign(contexts: Keys) -> None:
+    """Erase the signatures of the contexts' artifacts (`before_erasure`)."""
+    ForeignSignature.objects.filter(task__in=Task.objects.filter(context__in=contexts).values("pk")).delete()
 
 
 def sign_artifacts(

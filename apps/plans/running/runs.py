@@ -48,6 +48,7 @@ from apps.record.models import Context, Message, Task, TaskState
 from apps.record.reading import lookup
 from parley import db
 from parley.db import sql
+from parley.db.sql import Keys
 
 
 def start_run(
@@ -387,12 +388,12 @@ def archive_obstacle(context: Context) -> str:
     return "A run of a plan refers to it." if is_plans or is_steps else ""
 
 
-def lock_runs(context: Context) -> None:
-    """Block ticks of the context's runs until this transaction ends (`before_erasure`).
+def lock_runs(contexts: Keys) -> None:
+    """Block ticks of the contexts' runs until this transaction ends (`before_erasure`).
 
     A tick locks the run before its steps. A deletion starts with the steps, so it must lock the runs first.
     """
-    list(PlanRun.objects.select_for_update().filter(task__context=context).order_by("pk").values_list("pk"))
+    list(PlanRun.objects.select_for_update().filter(task__context__in=contexts).order_by("pk").values_list("pk"))
 
 
 def _pause(run: PlanRun, principal: Principal) -> PlanRun:

@@ -23,10 +23,11 @@ from agentkit.outcomes import MAX_SERVICE_LENGTH, AuthType
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
+from apps.accounts.people.erasure import Person
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.accounts.secrets.encryption import CannotDecrypt
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import OF_MEMBERS, Agent, AgentVersion
 from apps.credentials import requests
 from apps.remote.agent_cards import cards
 from apps.remote.authentication import security_schemes
@@ -220,6 +221,11 @@ def erase(agent: Agent, user: User | None, scheme_name: str, by: User | None) ->
         if erased:
             _record(AuditAction.CREDENTIAL_REMOVED, "erased", agent, user, scheme_name, by)
     return bool(erased)
+
+
+def erase_of_own_agents(person: Person) -> None:
+    """Delete the credentials of agents that only the person could use (`account_erasers`)."""
+    RemoteCredential.objects.filter(agent__workspace__in=person.workspaces, agent__access__in=OF_MEMBERS).delete()
 
 
 def _erase_row(row: RemoteCredential, principal: Principal) -> RemoteCredential:

@@ -33,3 +33,19 @@ class AddIndexBesideWriters(AddIndexConcurrently):
             AddIndex.database_backwards(self, app_label, schema_editor, from_state, to_state)
         else:
             super().database_backwards(app_label, schema_editor, from_state, to_state)
+
+
+class AddIndexOfPostgres(AddIndexBesideWriters):
+    """`AddIndexBesideWriters` of a kind that SQLite does not have, so that no model declares it."""
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        pass
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            model = from_state.apps.get_model(app_label, self.model_name)
+            schema_editor.remove_index(model, self.index, concurrently=True)

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models, transaction
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 
@@ -450,6 +451,21 @@ def database_time() -> datetime.datetime:
     at = time_from(execute(f"SELECT {CLOCK_SQL[connection.vendor]}", []).fetchone()[0])
     note_time(at)
     return at
+
+
+class Keys(RawSQL):
+    """For `__in`: many keys as one parameter. Django and psycopg take longer for a list than the database does."""
+
+    def __init__(self, keys: Iterable[uuid.UUID]) -> None:
+        self.keys = [*keys]
+        listed = ",".join(key.hex for key in self.keys)
+        if connection.vendor == "postgresql":
+            super().__init__("SELECT unnest(string_to_array(%s, ',')::uuid[])", [listed])
+        else:
+            super().__init__("SELECT value FROM json_each(%s)", [json.dumps(listed.split(","))])
+
+    def __iter__(self) -> Iterator[uuid.UUID]:
+        return iter(self.keys)
 
 
 def delete_in_batches(rows: models.QuerySet[Any], size: int = 1_000) -> int:
