@@ -263,7 +263,7 @@ def _remains_here(person: User) -> Iterable[Remains]:
     yield Remains("Audit entries", entries, f"under {alias}, without IP address and browser. They prove who did what.")
     if history := LogEntry.objects.filter(user=person).count():
         yield Remains("Changes in admin's history", history, f"under {alias}. They say what an operator did.")
-    yield Remains("Counts of sign-ins by IP address", None, "until they expire, within a day. They limit guessing.")
+    yield Remains("Counts of sign-ins by IP address", None, "until they expire, within an hour. They limit guessing.")
     again = f"After restoring an older backup, run `./manage.py erase_user {person.pk}` again."
     yield Remains("Backups, exports and logs", None, f"as they were made, until you delete them. {again}")
 
