@@ -54,6 +54,8 @@ class Connection(asyncio.Protocol):
                 yield chunk
 
     def _ask(self, method: str, path: str, body: bytes, *, streams: bool) -> None:
+        if self._transport.is_closing():
+            raise ConnectionError(f"{self._host}:{self._port} closed the connection while it was idle")
         self._ended, self._streams, self._chunks = False, streams, []
         self._news = asyncio.get_running_loop().create_future()
         head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"

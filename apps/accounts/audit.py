@@ -471,7 +471,7 @@ ERASURE = "erasure"  # in the details of the entry that records it
 def pattern_of(addresses: Collection[str]) -> re.Pattern[str]:
     """Finds any of these e-mail addresses in a text, but no longer ones that contain them."""
     any_of = "|".join(map(re.escape, addresses))
-    return re.compile(rf"(?<![\w.+-])(?:{any_of})(?![\w-])", re.IGNORECASE)
+    return re.compile(rf"(?<![\w.+-])(?:{any_of})(?!\.?[\w-])", re.IGNORECASE)
 
 
 class Forgetting:

@@ -95,7 +95,8 @@ def _claim(
         if is_held and not activity.may_start(task.agent, operation):
             return None  # resuming publishes it again
         is_suspect = is_lost and _runs_in_process(task.agent) and not _is_of_one_process(run.worker, worker)
-        run.alone = run.alone or is_suspect
+        if is_suspect and not run.alone:
+            run.attempt, run.alone = attempts_after_loss(run), True
         if run.attempt and run.attempt >= allowed_attempts(run):
             _end_exhausted(run, now, worker, is_lost, is_suspect)
             return None
@@ -181,7 +182,8 @@ def _reserve(run: Run, worker: str, now: datetime.datetime) -> None:
     if run.state == Run.State.RUNNING:
         held = held.filter(lease_until__lt=now)
     until = now + datetime.timedelta(seconds=START_SECONDS)
-    if not held.update(state=Run.State.QUEUED, alone=run.alone, worker=worker, lease_until=until):
+    suspicion = {"alone": run.alone, "attempt": run.attempt}
+    if not held.update(state=Run.State.QUEUED, worker=worker, lease_until=until, **suspicion):
         raise LeaseLost
 
 
@@ -190,13 +192,22 @@ def is_repeatable(agent: Agent) -> bool:
     return agent.retry_safe or agent.kind in (Agent.Kind.REMOTE, Agent.Kind.PLAN)
 
 
+def may_repeat(run: Run) -> bool:
+    """May the run's turn start again after its worker was lost?"""
+    return is_repeatable(run.task.agent) or (questions.asks_approval(run.slot) and not _has_called_tools(run))
+
+
+def attempts_after_loss(run: Run) -> int:
+    """The attempts that a run has used if its worker is dead: a death among other runs costs none."""
+    is_free = not run.alone and _runs_in_process(run.agent or run.task.agent) and may_repeat(run)
+    return run.attempt - 1 if is_free else run.attempt
+
+
 def allowed_attempts(run: Run) -> float:
     """How often a turn may start. Work that its executor finds again has no limit."""
     agent = run.task.agent
-    if not is_repeatable(agent):
-        return agent.attempts if questions.asks_approval(run.slot) and not _has_called_tools(run) else 1
     is_found_again = agent.kind == Agent.Kind.PLAN or (agent.kind == Agent.Kind.REMOTE and run.remote.get("taskId"))
-    return math.inf if is_found_again else agent.attempts + run.alone  # a death among others costs no attempt
+    return math.inf if is_found_again else agent.attempts if may_repeat(run) else 1
 
 
 def _has_called_tools(run: Run) -> bool:
@@ -250,7 +261,7 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
             "interrupted": False,
             "input": snapshot,
             "input_hash": run.input_hash,
-        }
+        } | ({"alone": True} if run.alone else {})
         _take_lease(log, run, worker, values)
         # `attempt` cannot tell: a worker that gives a run back takes one off.
         log.use_loaded(task, has_artifacts=run.turn > 1 or run.fence > 1)
@@ -288,7 +299,7 @@ def _take_lease(log: Ledger, run: Run, worker: str, values: JSON, *, dead: str =
 def _end_exhausted(run: Run, now: datetime.datetime, worker: str, is_lost: bool, is_suspect: bool) -> None:
     """Fail a turn without attempts left, and publish the next one, if a message waits. Raises LeaseLost."""
     if allowed_attempts(run) > 1:
-        reason = f"The run was interrupted {run.attempt} times and is not tried again."
+        reason = f"Each of its {run.attempt} attempts was interrupted, so the run is not tried again."
     else:
         reason = "The run was interrupted, and this agent does not retry automatically. Send the message again."
     with ledger.writing(run.task.context) as log:

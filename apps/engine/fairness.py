@@ -45,6 +45,7 @@ HELD_SECONDS = 1.0  # for which a lane is passed over whose run cannot start
 KEPT_SECONDS = 0.05  # what waits, because reading it takes milliseconds
 LANES_AT_ONCE = 64
 LONG_AGO = datetime.datetime.fromtimestamp(0, datetime.UTC)
+READINGS = 20  # of what waits, while others take it
 CHOICES = 5  # of a claim, before it takes the named run
 REMEMBERED = 10_000  # workspaces and lanes
 
@@ -62,25 +63,30 @@ class Waiting:
     """What waits in some lanes, and what is with workers.
 
     Attributes:
-        heads: of the lanes with queued runs, in order.
+        heads: of the lanes with queued runs that no worker is about to take.
         busy: runs with workers, by lane and whether they continue a turn.
+        following: the lane after which to read next; "" if these were the last ones.
     """
 
     heads: dict[str, Head]
     busy: Counter[tuple[str, bool]]
+    following: str = ""
 
     @classmethod
     def read(cls, after: str = "") -> Waiting:
         """LANES_AT_ONCE lanes after this one. One query, whose cost does not grow with what waits."""
         heads: dict[str, Head] = {}
         busy: Counter[tuple[str, bool]] = Counter()
+        lanes: list[str] = []
         rows = execute(QUEUE.format(now=CLOCK_SQL[connection.vendor]), [after, LANES_AT_ONCE]).fetchall()
         for lane, priority, runs, since in rows:
             if runs:
                 busy[lane, priority == Run.Priority.CONTINUED] += runs
-            else:
+                continue
+            lanes.append(lane)
+            if priority is not None:
                 heads[lane] = Head(Lane.read(lane).workspace, priority, time_from(since))
-        return cls(heads, busy)
+        return cls(heads, busy, lanes[-1] if len(lanes) == LANES_AT_ONCE else "")
 
     def work_of_workspaces(self) -> Counter[tuple[int, bool]]:
         """`busy` by workspace."""
@@ -123,25 +129,30 @@ class Turns:
                 return next(filter(None, map(self._reserve_of, self._read_all())), None)
         if time.monotonic() < self._kept_until and (chosen := self._reserve_of(self._waiting)):
             return chosen
-        for waiting in self._read_all():
-            self._waiting, self._kept_until = waiting, time.monotonic() + KEPT_SECONDS
-            if (chosen := self._reserve_of(waiting)) is not None:
-                return chosen
+        for _ in range(READINGS):
+            is_taken = False
+            for waiting in self._read_all():
+                found = len(waiting.heads)
+                self._waiting, self._kept_until = waiting, time.monotonic() + KEPT_SECONDS
+                if (chosen := self._reserve_of(waiting)) is not None:
+                    return chosen
+                is_taken |= len(waiting.heads) < found
+            if not is_taken:
+                break
+            # Others took what was found. They may have done so by a message of what came since, which now has none.
         self.is_behind, self._kept_until = False, 0.0
         return None
 
     def _read_all(self) -> Iterator[Waiting]:
-        """What waits, some lanes at a time, from where the last reading ended. Later again from the beginning."""
-        start = self._after
-        for _ in range(2):
-            is_end = False
-            while not is_end:
-                waiting = Waiting.read(self._after)
-                is_end = len(waiting.heads) < LANES_AT_ONCE
-                self._after = "" if is_end else next(reversed(waiting.heads))
+        """What waits, some lanes at a time: from where the last reading ended, then from the beginning."""
+        for after in [self._after, ""] if self._after else [""]:
+            following = after
+            while True:
+                waiting = Waiting.read(following)
+                self._after = following = waiting.following
                 yield waiting
-            if not start:
-                return  # that was all
+                if not following:
+                    break
 
     def _reserve_of(self, waiting: Waiting) -> tuple[uuid.UUID, str] | None:
         full = _full_holders(waiting) if Kind.RUNNING in limits.snapshot().names else set()

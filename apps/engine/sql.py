@@ -51,23 +51,27 @@ WITH RECURSIVE lanes (lane, place) AS (
     SELECT (SELECT min(run.lane) FROM record_run AS run WHERE run.state = 'queued' AND run.lane > lanes.lane), place + 1
     FROM lanes WHERE lanes.lane IS NOT NULL AND place < %s
 ), heads AS MATERIALIZED (
-    SELECT lane, (SELECT min(run.priority) FROM record_run AS run WHERE run.state = 'queued' AND run.lane = lanes.lane)
-        AS priority FROM lanes WHERE lane IS NOT NULL
+    SELECT lane, (
+        SELECT min(run.priority) FROM record_run AS run WHERE run.state = 'queued' AND run.lane = lanes.lane
+        AND (run.lease_until IS NULL OR run.lease_until < {now})
+    ) AS priority FROM lanes WHERE lane IS NOT NULL
 )
 SELECT lane, priority, 0, (
     SELECT min(run.queued_at) FROM record_run AS run
     WHERE run.state = 'queued' AND run.lane = heads.lane AND run.priority = heads.priority
-) FROM heads WHERE priority IS NOT NULL
+    AND (run.lease_until IS NULL OR run.lease_until < {now})
+) FROM heads
 UNION ALL
 SELECT lane, priority, count(*), NULL FROM record_run
 WHERE state IN ('queued', 'running') AND lease_until IS NOT NULL AND (state = 'running' OR lease_until > {now})
 GROUP BY lane, priority
 """
-"""After a lane, so many lanes with queued runs: the highest priority, and since when such a run waits.
+"""After a lane, so many lanes with queued runs: the highest priority, and since when such a run waits; both NULL where
+workers are about to take all that waits.
 
 Then, by lane and priority, how many runs are with workers.
 
-It reads three index entries a lane, whatever waits there, and no more lanes than asked for.
+It reads three index entries a lane, and those of reserved runs, whatever waits there, and no more lanes than asked for.
 """
 
 RESERVE = """

@@ -11,9 +11,10 @@ class InstallationConfig(ParleyApp):
     periodic_jobs = {"installation.note_settings": ("KEEP_HOUSE_SECONDS", "jobs.note_settings")}
 
     def ready(self) -> None:
+        from django.core import checks
         from django.db import transaction
 
-        from apps.installation import current  # it needs the registry of apps
+        from apps.installation import current, safety  # it needs the registry of apps
         from apps.installation.models import ModelConnection, NetworkAllowance, Operation
 
         def forget(**_: Any) -> None:
@@ -23,3 +24,4 @@ class InstallationConfig(ParleyApp):
         for model in (ModelConnection, NetworkAllowance, Operation):
             for changed in (post_save, post_delete):
                 changed.connect(forget, model, weak=False, dispatch_uid=f"{changed}{model}")
+        checks.register(safety.check_deployment, checks.Tags.security, deploy=True)

@@ -230,9 +230,13 @@ def delete_old() -> int:
 
 def forget_person(person: Person) -> None:
     """Take a person out of what operators filtered by (`account_erasers`)."""
-    for address in {*person.addresses, *map(quote, person.addresses)}:
-        SavedFilter.objects.filter(query__icontains=address).delete()
-        BulkAction.objects.filter(chosen__icontains=address).update(chosen="")
+    written = {*person.addresses, *map(quote, person.addresses)}
+    named = audit.pattern_of(written)
+    for address in written:
+        filters = SavedFilter.objects.filter(query__icontains=address)
+        SavedFilter.objects.filter(pk__in=[one.pk for one in filters if named.search(one.query)]).delete()
+        actions = BulkAction.objects.filter(chosen__icontains=address)
+        BulkAction.objects.filter(pk__in=[one.pk for one in actions if named.search(one.chosen)]).update(chosen="")
     person.rename_in(BulkAction.objects.all(), "why")
     person.rename_in(BulkRow.objects.all(), "note")
 

@@ -15,7 +15,7 @@ from django.contrib.contenttypes.models import ContentType
 from apps.agents.models import Agent
 from apps.credentials.models import CredentialRequest
 from apps.engine import activity
-from apps.engine.claim import allowed_attempts
+from apps.engine.claim import allowed_attempts, attempts_after_loss
 from apps.housekeeping.models import SEEN_WITHIN, ServerProcess
 from apps.installation.models import Activity, Operation
 from apps.operators import columns
@@ -131,7 +131,7 @@ def _running(run: Run, now: datetime.datetime) -> Cause:
         lost = "Its worker has lost the lease. Another one continues when an operator resumes"
         return Cause(Tone.WAITING, f"{lost} {paused}.", lines)
     if until < now:
-        more = "gives it to another worker" if run.attempt < allowed_attempts(run) else "fails it"
+        more = "gives it to another worker" if attempts_after_loss(run) < allowed_attempts(run) else "fails it"
         lines.append(("next sweep", f"within {settings.SWEEP_SECONDS:g} s, which {more}"))
         return Cause(Tone.FAILED, "Its worker has lost the lease: it died, hangs, or cannot reach the database.", lines)
     if run.interrupted:

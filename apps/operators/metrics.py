@@ -11,10 +11,12 @@ import datetime
 import http.server
 import ipaddress
 import logging
+import shutil
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -32,6 +34,7 @@ from apps.a2a.models import Delivery
 from apps.a2a.webhooks import DELIVERIES_TO_SEND
 from apps.agents.models import Agent
 from apps.engine import activity
+from apps.housekeeping.models import SEEN_WITHIN, ServerProcess
 from apps.record.execution import Run
 from apps.record.models import UNFINISHED_STATES, Task
 from apps.remote.models import Breaker
@@ -111,6 +114,7 @@ class Numbers:
     dead_letters: int = 0
     health: Mapping[Labels, float] = field(default_factory=dict)  # by agent and its kind
     open_circuits: Mapping[Labels, float] = field(default_factory=dict)  # 1 or 0 by remote agent
+    processes: Mapping[Labels, float] = field(default_factory=dict)  # by kind, and whether alive or lost
 
 
 _lock = threading.Lock()
@@ -142,7 +146,7 @@ def forget_numbers() -> None:
 
 
 def read_numbers() -> Numbers:
-    """Short queries on indexes of what is unfinished: nine, and one for each list of work."""
+    """Short queries on indexes of what is unfinished: ten, and one for each list of work."""
     now = sql.database_time()
     expired = Count("pk", filter=Q(state=Run.State.RUNNING, lease_until__lt=now))
     unfinished = Run.objects.unfinished().order_by().values_list("state")
@@ -164,7 +168,17 @@ def read_numbers() -> Numbers:
         dead_letters=Delivery.objects.filter(state=Delivery.State.DEAD).count(),
         health={(slug, kind): HEALTH[Agent.Health(health)] for slug, kind, health in agents[: MOST_VALUES["agent"]]},
         open_circuits={(slug,): float(key in opened) for key, slug in remote[: MOST_VALUES["agent"]]},
+        processes=_processes(now),
     )
+
+
+def _processes(now: datetime.datetime) -> dict[Labels, float]:
+    seen = Count("pk", filter=Q(seen_at__gt=now - SEEN_WITHIN))
+    found = ServerProcess.objects.order_by().values_list("kind").annotate(all=Count("pk"), seen=seen)
+    counts = {kind: (whole, alive) for kind, whole, alive in found}
+    each = [(kind.value, *counts.get(kind, (0, 0))) for kind in ServerProcess.Kind]
+    alive: dict[Labels, float] = {(kind, "alive"): float(seen) for kind, _, seen in each}
+    return alive | {(kind, "lost"): float(whole - seen) for kind, whole, seen in each}
 
 
 def _waiting(work_list: WorkList, now: datetime.datetime) -> Waiting:
@@ -191,6 +205,10 @@ class DatabaseGauges(Collector):
     def collect(self) -> Iterator[Metric]:
         is_up = float(self.numbers is not None)
         yield _gauge("parley_database_up", "Whether the database answered this scrape.", is_up)
+        with suppress(OSError):  # the folder is away
+            disk = shutil.disk_usage(settings.DATA_DIR)
+            yield _gauge("parley_disk_free_bytes", "Free space where the data folder is.", float(disk.free))
+            yield _gauge("parley_disk_size_bytes", "Size of that disk.", float(disk.total))
         if self.numbers is not None:
             yield from _gauges(self.numbers)
 
@@ -220,6 +238,8 @@ def _gauges(numbers: Numbers) -> Iterator[Metric]:
     yield _labelled("parley_agent_health", health, ["agent", "kind"], numbers.health)
     stopped = "Whether a remote agent is left alone for a while (1)."
     yield _labelled("parley_remote_circuit_open", stopped, ["agent"], numbers.open_circuits)
+    lost = "Workers and beats: alive, or lost, which were not seen lately and did not stop in good order."
+    yield _labelled("parley_processes", lost, ["kind", "state"], numbers.processes)
 
 
 def _counts(rows: Mapping[str, Waiting]) -> dict[Labels, float]:

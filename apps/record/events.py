@@ -100,7 +100,7 @@ class UserMessage(TypedDict):
 
 
 class AgentStart(TypedDict):
-    """`again`: a worker that shut down gave the turn back; it does not count as an attempt.
+    """`again`: an earlier start does not count as an attempt: its worker gave the turn back, or died with others.
 
     `agent`: takes the turn instead of the task's agent. `version`: of the agent; absent in older logs.
     """

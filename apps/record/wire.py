@@ -40,11 +40,12 @@ MAX_INLINE_BYTES = 4 * 1024 * 1024  # a larger stored part is sent as a link
 
 
 def part(stored: JSON, context_id: object) -> JSON:
-    """A part for the wire: the content of a stored file inline, or a link if it is large."""
+    """A part for the wire: the content of a stored file inline, or a link if it is large or lost."""
     if "stored" not in stored:
         return stored
     if stored["stored"]["size"] <= MAX_INLINE_BYTES:
-        return blobs.inline(stored)
+        with suppress(FileNotFoundError):
+            return blobs.inline(stored)
     rest = {name: value for name, value in stored.items() if name != "stored"}
     return {"url": settings.PUBLIC_BASE_URL + download_path(stored, context_id), **rest}
 

@@ -75,7 +75,7 @@ class Turn:
             previous turn's.
         memory: JSON values that last from turn to turn of this task; erased when it ends.
         session: the conversation, with `session.memory` and `session.options`.
-        attempt: 1, or more after a crash.
+        attempt: 1, or more if the turn began before and was cut off.
         caller: who asks, for display only; do not use it for decisions.
         client: what the sender's program asks besides the message, such as tools of its own.
     """

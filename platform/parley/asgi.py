@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from functools import partial
 
 from channels.auth import AuthMiddlewareStack
@@ -12,14 +11,16 @@ from django.core.asgi import get_asgi_application
 from django.db import DatabaseError, InterfaceError
 from django.urls import get_resolver
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
+from parley.environment import setup
+
+setup()
 handle_page = get_asgi_application()
 
 # These imports need Django's apps.
 from apps.accounts.refusals import refusals  # noqa: E402
 from apps.conversations.api.consumers import websocket_urlpatterns  # noqa: E402
 from apps.conversations.pages.session import consumers  # noqa: E402
-from apps.installation.safety import refuse_unsafe_settings  # noqa: E402
+from apps.installation.safety import refuse_to_start  # noqa: E402
 from apps.operators.consumers import live_panel_route  # noqa: E402
 from parley import db  # noqa: E402
 from parley.serving.garbage import freeze_imported_objects  # noqa: E402
@@ -40,7 +41,7 @@ log = logging.getLogger("parley.server")
 LAST_WRITE_SECONDS = 2.0
 SOCKETS = [*consumers.websocket_urlpatterns, *websocket_urlpatterns, live_panel_route]
 
-refuse_unsafe_settings()
+refuse_to_start()
 
 
 async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:

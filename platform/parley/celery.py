@@ -3,12 +3,19 @@
 import os
 
 from celery import Celery
-from celery.signals import beat_init, celeryd_init, import_modules, worker_ready
+from celery.signals import import_modules, worker_ready
+from django.apps import apps
 from kombu.transport import TRANSPORT_ALIASES
 
+from parley.environment import setup
 from parley.serving.garbage import freeze_imported_objects
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
+if not apps.loading:  # the process is a worker or beat; in others, Django's apps import this
+    setup()
+    from apps.installation.safety import refuse_to_start  # it needs the apps
+
+    refuse_to_start(waits=True)
+
 os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # `prepare` makes them; they would import every page
 
 TRANSPORT_ALIASES |= {
@@ -21,14 +28,6 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(related_name="jobs")
 app.steps["consumer"].add("apps.engine.worker:RunConsumer")
 app.steps["worker"].add("apps.housekeeping.heartbeats:Heartbeat")
-
-
-@celeryd_init.connect  # type: ignore[untyped-decorator]
-@beat_init.connect  # type: ignore[untyped-decorator]
-def refuse_to_start(**_: object) -> None:
-    from apps.installation.safety import refuse_unsafe_settings  # it needs the settings
-
-    refuse_unsafe_settings()
 
 
 @import_modules.connect  # type: ignore[untyped-decorator]

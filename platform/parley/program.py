@@ -1,5 +1,6 @@
 """The program `parley`: a client of any installation, and the commands of this one."""
 
+import logging
 import os
 import sys
 from importlib.metadata import version
@@ -31,17 +32,39 @@ def _run_client(words: list[str]) -> NoReturn:
 
 
 def _run_django_command(words: list[str]) -> None:
-    from django.core.exceptions import ImproperlyConfigured
+    from django.db import Error
 
+    from parley.environment import find_settings
     from parley.faces.commands import Installation
+    from parley.misconfigured import refused
 
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "parley.settings")
-    try:
+    with refused():
+        find_settings()
         if words in ([], ["help"], ["--help"], ["-h"]):
             _print_client_commands()
-        Installation(sys.argv).execute()
-    except ImproperlyConfigured as error:  # a sentence for whoever wrote the settings
-        sys.exit(f"{program()}: {error}")
+        if words[:1] != ["serve"]:
+            logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # a command says it once, below
+        try:
+            Installation(sys.argv).execute()
+        except Error:
+            _explain_database()
+            raise
+
+
+def _explain_database() -> None:
+    """Raises Misconfigured if the database cannot be used, or lacks tables of this version."""
+    from django.db import NotSupportedError, connection
+
+    from parley.db import reach, versions
+    from parley.misconfigured import Misconfigured
+
+    reach.check()
+    try:
+        missing = versions.missing(connection)
+    except NotSupportedError as error:
+        raise Misconfigured(str(error), "Upgrade the database server.") from error
+    if missing:
+        raise Misconfigured(f"The database lacks {len(missing)} migrations.", f"Run {program()} prepare.")
 
 
 def _print_client_commands() -> None:

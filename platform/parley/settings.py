@@ -10,37 +10,39 @@ from parley.environment import (
     ASSETS,
     HOME,
     broker_options,
-    channel_layer_url,
     choice,
     chosen_apps,
     data_dir,
     database,
+    database_url,
     env,
     mailers,
     metrics_networks,
     oidc_provider,
     package_folder,
+    public_base_url,
+    read_file,
     secret,
+    service_url,
     share_metrics,
 )
 from parley.serving import middleware
 from parley.telemetry.logs import logging_config
 from parley.theme import THEME
 
+read_file(HOME / ".env")
 DEBUG = env.bool("DEBUG", default=False)
 DATA_DIR = data_dir()
 HOST = env.str("HOST", default="127.0.0.1")
 PORT = env.int("PORT", default=8000)
 FORWARDED_ALLOW_IPS = env.str("FORWARDED_ALLOW_IPS", default="")  # of reverse proxies; uvicorn reads it too
-PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rstrip("/")
+PUBLIC_BASE_URL = public_base_url(default=f"http://{HOST}:{PORT}")
 IS_HTTPS = PUBLIC_BASE_URL.startswith("https://")
 ALLOW_PLAIN_HTTP = env.bool("ALLOW_PLAIN_HTTP", default=False)  # for others than this machine, on services
 
 INSTALLATION = env.str("INSTALLATION", default="parley")  # separates installations that share a broker or Redis
-DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
+DATABASE_URL = database_url(DATA_DIR)
 EMBEDDED = DATABASE_URL.startswith("sqlite")
-SECRET_KEY = secret("SECRET_KEY", DATA_DIR, size=50, may_generate=DEBUG or EMBEDDED)
-MASTER_KEY = secret("MASTER_KEY", DATA_DIR, size=32, may_generate=DEBUG or EMBEDDED)  # encrypts secrets at rest
 ALLOWED_HOSTS = env.list(
     "ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", HOST, urlsplit(PUBLIC_BASE_URL).hostname or HOST]
 )
@@ -167,7 +169,6 @@ TEMPLATES = [
 
 # The record
 BRIDGE_THREADS = 6  # per process, each with a connection
-DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 CACHES = {  # for counts of sign-ins: in the database, so that all processes see them and no other service must run
     "default": {
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",
@@ -176,7 +177,7 @@ CACHES = {  # for counts of sign-ins: in the database, so that all processes see
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CHANNEL_LAYER_URL = channel_layer_url()  # of notifications and quotas; Channels needs none
+CHANNEL_LAYER_URL = service_url("CHANNEL_LAYER_URL", "redis://", "rediss://")  # of notifications; Channels needs none
 INLINE_PART_BYTES = 256 * 1024  # larger parts go to file storage
 UNUSED_FILE_SECONDS = 3600.0  # before an unused file is deleted: somebody may be about to use it
 COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage; workspaces may differ
@@ -280,7 +281,9 @@ REMOTE_BREAKER_WINDOW_SECONDS = 300.0  # within which they fail
 REMOTE_BREAKER_SECONDS = (30.0, 600.0)  # until the next try: first (it doubles) and longest wait
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
-CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
+CELERY_BROKER_URL = service_url(
+    "CELERY_BROKER_URL", "amqp://", "amqps://", "pyamqp://", "redis://", "rediss://", "sentinel://"
+)
 CELERY_BROKER_TRANSPORT_OPTIONS = broker_options(CELERY_BROKER_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -472,6 +475,8 @@ METRICS_TOKEN = env.str("METRICS_TOKEN", default="")  # that scrapers of /metric
 METRICS_ALLOW = metrics_networks()  # networks that may scrape without it
 METRICS_PORT = env.int("METRICS_PORT", default=0)  # of workers and beat, at HOST; 0: none
 share_metrics()
+HEARTBEAT_URL = env.str("HEARTBEAT_URL", default="")  # called every minute by beat and a worker, while all works
+BACKUP_HEARTBEAT_URL = env.str("BACKUP_HEARTBEAT_URL", default="")  # called after each backup
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -498,3 +503,8 @@ LOGGING = logging_config(
 LOG_ACCESS_SAMPLE = env.float("LOG_ACCESS_SAMPLE", default=1.0)  # part of the fast, successful requests that is logged
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
 SENTRY_ENVIRONMENT = env.str("SENTRY_ENVIRONMENT", default=INSTALLATION)
+
+# What the first start makes, once all else could be read
+SECRET_KEY = secret("SECRET_KEY", DATA_DIR, size=50, may_generate=DEBUG or EMBEDDED)
+MASTER_KEY = secret("MASTER_KEY", DATA_DIR, size=32, may_generate=DEBUG or EMBEDDED)  # encrypts secrets at rest
+DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}

@@ -1,10 +1,14 @@
 """Lists of tasks, and the number of queries of each operation, which does not grow with the data."""
 
+import base64
 import datetime
 import json
 from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.core.files.storage import default_storage
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -15,6 +19,7 @@ from apps.agents.registration import register_hosted
 from apps.engine import send
 from apps.installation import current as installation
 from apps.limits import current as limits
+from apps.record.content import blobs
 from apps.record.models import Context, Task, TaskState
 from benchmarks.rows import PER_CONTEXT, make_tasks
 from examples.showcase import DEMO
@@ -175,6 +180,21 @@ async def test_list_shows_history_and_artifacts_if_asked(worker, ada_at, asking)
     whole = (await listed(asking_at))["tasks"][0]
     assert (len(whole["history"]), "artifacts" in whole) == (4, False)
     assert not any("history" in task for task in (await listed(asking_at, historyLength=0))["tasks"])
+
+
+async def test_lost_file_is_a_link_that_says_so(worker, echo, ada_at, ada, async_client):
+    content = base64.b64encode(b"x" * 300_000).decode()
+    sent = message("keep this")
+    sent["parts"].append({"raw": content, "filename": "a.bin", "mediaType": "application/octet-stream"})
+    await ada_at("echo").send(sent)
+    [context] = [one async for one in Context.objects.all()]
+    part, *_ = blobs.stored_parts([event async for event in context.events.all()])
+    await sync_to_async(default_storage.delete)(blobs.path_of(part["stored"]["sha256"]))
+    [task] = (await listed(ada_at("echo")))["tasks"]
+    [link] = [part["url"] for part in task["history"][0]["parts"] if "url" in part]
+    await async_client.aforce_login(ada)
+    lost = await async_client.get(urlsplit(link).path)
+    assert (lost.status_code, b"lost" in lost.content) == (404, True)
 
 
 MANY = 4000

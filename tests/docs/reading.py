@@ -113,7 +113,8 @@ class Reader:
 def reader_in(folder: Path, server: Callable[[], Stack]) -> Iterator[Reader]:
     """A reader whose modules are importable meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manage.py").symlink_to(ROOT / "manage.py")
+    for name in ("manage.py", "docs"):
+        (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
     (folder.parent / ".curlrc").write_text("fail-with-body\nshow-error\n")
     known = set(sys.modules)

@@ -9,7 +9,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.credentials import requests
 from apps.engine import accept, activity, claim, jobs, send, worker
-from apps.engine.turns import handlers, turn
+from apps.engine.turns import handlers, isolation, turn
 from parley import db as database
 from tests.engine import calling_agents
 from tests.engine.calling_agents import EXECUTED, GATES
@@ -53,7 +53,7 @@ class Published(list[Any]):
 def published(monkeypatch):
     """The runs of which workers were told; no worker is."""
     runs = Published()
-    for module in (accept, activity, claim, jobs, requests, send, turn, worker):
+    for module in (accept, activity, claim, isolation, jobs, requests, send, turn, worker):
         monkeypatch.setattr(module, "publish", runs.append)
     return runs
 

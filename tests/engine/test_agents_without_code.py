@@ -76,7 +76,7 @@ async def test_repeated_attempt_keeps_its_version(ada, said, endpoint):
     assert await database.run(state_of, receipt.task) == "completed"
     assert endpoint.said()[0] == ("system", "Answer in one sentence.")
     run = await database.run(Run.objects.get, pk=receipt.run)
-    assert (run.attempt, run.input["agent"]["number"]) == (2, 1)
+    assert (run.fence, run.input["agent"]["number"]) == (2, 1)
 
 
 def test_tool_secret_goes_to_its_server_alone(db):

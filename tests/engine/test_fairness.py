@@ -96,6 +96,26 @@ def test_each_message_is_worth_one_claim(ada, bob, sent, claimed):
     assert list(Run.objects.exclude(notes=[])) == []
 
 
+def test_messages_used_by_others_leave_no_run_behind(ada, bob, sent, turns, monkeypatch):
+    """After the reading, others take all that was found, one by the message of a run that came since."""
+    behind, read = Turns(is_behind=True), Waiting.read
+    eve = User.objects.create_user("eve@example.org", name="Eve")
+    first, own = sent(ada)[0], sent(bob)[0]
+
+    def read_and_lose(after=""):
+        found = read(after)
+        monkeypatch.setattr(Waiting, "read", read)
+        assert Turns().claim(first, "a worker:1").lease.run_id == first
+        late = sent(eve)[0]
+        assert behind.claim(late, "a worker:2").lease.run_id == own
+        return found
+
+    monkeypatch.setattr(Waiting, "read", read_and_lose)
+    turns.is_behind = True
+    assert turns.claim(own, "a worker:3") is not None
+    assert not Run.objects.filter(state=Run.State.QUEUED).exists()
+
+
 def test_priorities_count_within_a_workspace_only(ada, bob, sent, claimed):
     low, normal, high, awaited = (sent(ada, priority=one)[0] for one in ("low", "normal", "high", "normal"))
     Run.objects.filter(pk=awaited).update(priority=Run.Priority.CONTINUED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,10 +71,10 @@ def killed(frail, api, peer):
 
 
 def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
-    """Children in order of completion: state and number of attempts."""
+    """Children in order of completion: state and number of starts."""
     query = """
-        SELECT task.state, run.attempt FROM record_task task JOIN record_run run ON run.task_id = task.id
-        WHERE task.parent_id = %s ORDER BY task.state, run.attempt
+        SELECT task.state, run.fence FROM record_task task JOIN record_run run ON run.task_id = task.id
+        WHERE task.parent_id = %s ORDER BY task.state, run.fence
     """
     return rows(own, query, task["id"])
 
@@ -128,3 +129,35 @@ def test_sigterm_gives_the_work_back_at_once(frail, patient):
     frail.start("worker")
     wait_for_stop(frail, task, 2 * STOP)
     patient.call("CancelTask", id=task["id"])
+
+
+@pytest.mark.parametrize(
+    ("workers", "runs"), [(2, 40), pytest.param(4, 200, marks=pytest.mark.slow("many runs continue alone"))]
+)
+def test_poison_costs_its_neighbors_no_attempt(frail, patient, tmp_path, workers, runs):
+    rows(frail, "UPDATE agents_agent SET alone_until = NULL WHERE slug = 'poison' RETURNING slug")
+    poison, gated, beside = Caller(frail, "poison"), f"{STOP + 1} {tmp_path}", runs // 6
+    with ExitStack() as exits, ThreadPoolExecutor(8) as senders:
+        for _ in range(workers - 1):
+            exits.enter_context(frail.another_worker())
+        good = [*senders.map(patient.send, [gated] * beside)]
+        until(lambda: counted(frail, good, "artifact_update") == beside * STOP, PATIENCE)
+        killer = poison.send("Drink this.")
+        until(lambda: not all(map(frail.is_running, frail.workers)), PATIENCE)
+        Path(tmp_path, str(STOP)).touch()
+        good += senders.map(patient.send, [gated] * (runs - beside))
+        killed = poison.ended(killer, within=4 * PATIENCE)
+        done = [patient.ended(task, within=4 * PATIENCE) for task in good]
+        dead = [name for name in frail.workers if not frail.is_running(name)]
+    if "worker" in dead:
+        frail.start("worker")
+    assert "killed its worker" in text_of(killed["status"]["message"])
+    assert (len(dead), counted(frail, [killer], "agent_start")) == (1, 2), "a worker and a child died"
+    assert {text_of(artifact) for task in done for artifact in task["artifacts"]} == {lines_to(STOP + 1)}
+    attempts = "SELECT state, attempt, count(*) FROM record_run WHERE task_id = ANY(%s::uuid[]) GROUP BY state, attempt"
+    assert rows(frail, attempts, [task["id"] for task in good]) == [("done", 1, runs)]
+
+
+def counted(own: Stack, tasks: list[JSON], event: str) -> int:
+    query = "SELECT count(*) FROM record_event WHERE task_id = ANY(%s::uuid[]) AND type = %s"
+    return int(rows(own, query, [task["id"] for task in tasks], event)[0][0])

@@ -34,7 +34,12 @@ async def told(echo):
         if isinstance(instrument, metrics.Labelled):
             instrument[tuple("echo" for _ in instrument.labels)]
     waiting = {("echo",): operators_metrics.Waiting()}
-    remote = operators_metrics.Numbers(open_circuits={("echo",): 0.0}, health={("echo", "hosted"): 1.0}, lists=waiting)
+    remote = operators_metrics.Numbers(
+        open_circuits={("echo",): 0.0},
+        health={("echo", "hosted"): 1.0},
+        lists=waiting,
+        processes={("worker", "lost"): 1.0},
+    )
     text, _ = metrics.exposition("", [operators_metrics.DatabaseGauges(remote)])
     there = await scrape()
     every = Scrape(text.decode())
@@ -67,6 +72,7 @@ async def test_no_label_names_people_or_tasks(told):
 def test_alerts_say_what_happened_and_to_do():
     for rule in RULES:
         assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]
+        assert (ROOT / rule["annotations"]["runbook_url"]).read_text().startswith(f"# {rule['alert']}\n")
         assert rule["labels"]["severity"] in ("warning", "critical")
         labels = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
         assert labels <= named_in(rule["expr"])[1], rule["alert"]

@@ -1,4 +1,4 @@
-"""TLS test servers."""
+"""TLS test servers, and a company's authority that signs certificates."""
 
 import datetime
 import ipaddress
@@ -9,39 +9,52 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+type Signed = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
+DAY = datetime.timedelta(days=1)
+
 
 def tls(folder: Path, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """TLS contexts of a server with these names and of a client that trusts it. The server's `asked` lists requested
     names.
     """
-    built, key = certificate(*names)
-    pem = built.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "pem").write_bytes(pem + private)
-    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.load_cert_chain(folder / "pem")
+    built = certificate(*names)
+    theirs = serving(folder, built)
     theirs.asked = []  # type: ignore[attr-defined]
     theirs.set_servername_callback(lambda _, name, context: theirs.asked.append(name))  # type: ignore[attr-defined]
-    return theirs, ssl.create_default_context(cadata=pem.decode())
+    return theirs, ssl.create_default_context(cadata=pem(built[0]).decode())
 
 
-def certificate(*names: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def serving(folder: Path, signed: Signed) -> ssl.SSLContext:
+    """A server's context; `pem` in the folder has certificate and key."""
+    private = signed[1].private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "pem").write_bytes(pem(signed[0]) + private)
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(folder / "pem")
+    return theirs
+
+
+def pem(one: x509.Certificate) -> bytes:
+    return one.public_bytes(serialization.Encoding.PEM)
+
+
+def certificate(*names: str, by: Signed | None = None, since: int = 1, days: int = 1) -> Signed:
+    """One for these names, by an authority or by itself; begun days ago, and with so many left."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test" if by else "test authority")])
+    issuer, signing_key = (by[0].subject, by[1]) if by else (subject, key)
     now = datetime.datetime.now(datetime.UTC)
     listed = [x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name) for name in names]
     built = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(subject)
+        .issuer_name(issuer)
         .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - since * DAY)
+        .not_valid_after(now + days * DAY)
         .add_extension(x509.SubjectAlternativeName(listed), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
+        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
     )
-    return built, key
+    return built.sign(signing_key, hashes.SHA256()), key

@@ -12,6 +12,7 @@ import pytest
 from parley.outbound import Exchange, Forbidden, Guard, Limits, Misleading, TooLarge, TooSlow, Unreachable, Untrusted
 from parley.outbound.targets import Allowed
 from parley.outbound.transports import Transport
+from parley.outbound.trust import trusted
 from tests.outbound import certificates
 from tests.outbound.receiving import answer, server
 
@@ -235,6 +236,29 @@ async def test_tls_is_verified_by_name(tmp_path):
             with pytest.raises(Untrusted, match="certificate"):
                 await fetched(url.replace("hooks", "other"), way)
     assert theirs.asked[1:] == ["hooks.example.com", "other.example.com"]
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """What calls trust is read again."""
+    trusted.cache_clear()
+    yield monkeypatch
+    trusted.cache_clear()
+
+
+async def test_calls_trust_the_authorities_of_ssl_cert_file(environment, tmp_path):
+    company = certificates.certificate()  # without the extension for its key's use that strict checks want
+    file, url = tmp_path / "company.pem", "https://hooks.example.com"
+    file.write_bytes(certificates.pem(company[0]))
+    theirs = certificates.serving(tmp_path, certificates.certificate("hooks.example.com", by=company))
+    environment.setenv("SSL_CERT_FILE", str(file))
+    async with server(answer(), theirs) as at, open_exchange(resolve=leading_to(["127.0.0.1"])) as way:
+        assert (await fetched(f"{url}:{at.port}/", way))[1] == b"hello"
+    environment.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    trusted.cache_clear()
+    async with open_exchange() as way:
+        with pytest.raises(Untrusted, match="SSL_CERT_FILE"):
+            await fetched(url, way)
 
 
 # Client libraries

@@ -30,7 +30,7 @@ REASONS = {
     ("apps/housekeeping/processes.py", "socket"): "the machine's name",
     ("apps/optional/backup/moving.py", "socket"): "whether this installation serves",
     ("apps/operators/metrics.py", "socket"): "the family of the address to listen on",
-    ("apps/operators/doctor/edge.py", "httpx"): "the installation's own address, through its proxy",
+    ("apps/operators/doctor/edge.py", "websockets"): "the installation's own address, as outbound resolves it",
     ("apps/accounts/people/single_sign_on.py", "requests"): "a session whose only adapter is the way out",
     ("apps/operators/doctor/connections.py", "smtplib"): "the operators' mail server",
     ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.services("it measures a web server of its own", only=Tr
 
 SIZE = MEGABYTE // 2
 SECONDS_A_MEGABYTE = 0.6
-"""Of the web process. An object of many keys that a message keeps takes 0.3: it is read, checked, hashed and written."""
+"""Of the web process. A kept object of many keys takes 0.3: it is read, checked, hashed and written."""
 SECONDS_A_REQUEST = 0.06
 """For a request, besides its bytes. The kernel counts in hundredths."""
 MEMORY = 96 * MEGABYTE

@@ -10,10 +10,11 @@ import pytest
 from django.conf import settings
 from django.test import AsyncClient
 
-from apps.operators import doctor
-from parley.serving import health
+from parley.serving import health, static_files
 from parley.serving.health import Check
 from tests import stack
+
+COLLECTED = {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"}
 
 
 def asked(url: str) -> tuple[int, dict[str, str]]:
@@ -30,20 +31,8 @@ def test_running_server_is_alive_and_ready(server):
     status, parts = asked(f"{server.url}/readyz")
     assert status == 200
     assert parts["database"] == "ok"
-    assert {parts[name] for name in ("migrations", "workers", "beat", "disk")} == {"ok"}
+    assert {parts[name] for name in ("migrations", "workers", "beat", "static_files", "disk")} == {"ok"}
     assert ("broker" in parts) == ("channel_layer" in parts) == (not settings.EMBEDDED)
-
-
-@pytest.mark.services("it examines PostgreSQL, a broker and Redis")
-def test_the_doctor_finds_no_problem_where_all_works(server):
-    done = server.manage("doctor", "--json", "--url", server.url)
-    examined = json.loads(done.stdout)
-    states = {one["name"]: one["state"] for one in examined["checks"]}
-    assert set(states) == {check.name for check in doctor.CHECKS}
-    # Of the machine, not of what is examined: its room, its load, and whether the sources changed since.
-    matters = set(states) - {"disk", "queue", "static files", "data folder", "database connections"}
-    assert {name: states[name] for name in matters if states[name] != doctor.State.OK} == {}
-    assert examined["status"] != doctor.State.PROBLEM
 
 
 @pytest.mark.services("a broker that is not there, and Daphne", only=True)
@@ -125,3 +114,31 @@ async def test_parts_warn_and_hide_their_inside(checks):
     assert parts["database"] == health.UNREACHABLE
     assert set(parts) == {"status", "database", "migrations", "workers", "beat"}
     assert "hunter2" not in json.dumps(parts)
+
+
+@pytest.fixture
+def begin(settings):
+    """Begins like a process, which looks once which static files there are."""
+    known = (static_files._white_noise, static_files._static_middleware)
+
+    def begin():
+        settings.STORAGES = {**settings.STORAGES, "staticfiles": COLLECTED}
+        for one in known:
+            one.cache_clear()
+
+    yield begin
+    for one in known:
+        one.cache_clear()
+
+
+async def test_absent_or_late_static_files_are_not_ready(checks, settings, tmp_path, begin):
+    settings.STATIC_ROOT = tmp_path
+    checks(Check("database", all_well), Check("static_files", health.find_static_files))
+    begin()
+    assert (await ready())[0] == 503
+    await AsyncClient().get("/static/style.css")
+    (tmp_path / "style.0123456789ab.css").touch()
+    (tmp_path / "staticfiles.json").write_text('{"version": "1.1", "paths": {"style.css": "style.0123456789ab.css"}}')
+    assert (await ready())[0] == 503
+    begin()
+    assert (await ready())[0] == 200

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parley.telemetry import errors
-from tests.stack import ROOT
+from tests.stack import ROOT, SERVICES
 from tests.telemetry.collector import receiving
 
 CANARY = "canary-5e1d-words"
@@ -28,7 +28,7 @@ def test_errors_are_reported_without_anything_said(tmp_path):
     with receiving(lambda headers, body: bodies.append(body)) as url:
         dsn = f"{url.replace('//', '//public@')}/1"
         known = {"SENTRY_DSN": dsn, "SENTRY_ENVIRONMENT": "testing", "DATA_DIR": str(tmp_path)}
-        kept = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "CELERY_BROKER_URL")}
+        kept = {name: value for name, value in os.environ.items() if name not in SERVICES}
         command = [sys.executable, "-m", "tests.telemetry.reporting"]
         done = subprocess.run(command, cwd=ROOT, env=kept | known, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ from django.utils import timezone
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.errors import Kind, Refusal
-from apps.accounts.models import ApiKey, CacheEntry, Invitation, Membership, User, Workspace, person_of
+from apps.accounts.models import ApiKey, Invitation, Membership, User, Workspace, person_of
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
 from apps.accounts.resources import Act, Resource
@@ -124,10 +124,21 @@ def _as_known(person: User) -> Person:
     addresses = {person.email, *EmailAddress.objects.filter(user=person).values_list("email", flat=True)}
     moves = AuditEntry.objects.filter(action=AuditAction.EMAIL_CHANGED, object_key=str(person.pk))
     addresses.update(details.get("before", person.email) for details in moves.values_list("details", flat=True))
+    addresses = {one.lower() for one in addresses if one} - _of_others(person, addresses)
     others = Membership.objects.filter(workspace=OuterRef("pk")).exclude(user=person)
     own = Workspace.objects.filter(memberships__user=person, deleted_at=None)
     ended = own.filter(Q(personal_of=person) | ~Exists(others)).values_list("pk", flat=True)
-    return Person(person, frozenset(map(str.lower, addresses)), pseudonym_of(person), frozenset(ended))
+    return Person(person, frozenset(addresses), pseudonym_of(person), frozenset(ended))
+
+
+def _of_others(person: User, addresses: Collection[str]) -> set[str]:
+    """Those of these addresses that are somebody else's now."""
+    found: set[str] = set()
+    for one in addresses:
+        taken = User.objects.filter(email__iexact=one).exclude(pk=person.pk).exists()
+        if taken or EmailAddress.objects.filter(email__iexact=one).exclude(user=person).exists():
+            found.add(one.lower())
+    return found
 
 
 def _forgetting(whom: Person) -> audit.Forgetting:
@@ -192,9 +203,6 @@ def _delete_rows_of(person: User) -> None:
     """Keys, credentials, memberships, second factors, marks and whatever else would go with the person's row."""
     browsers = UserSession.objects.filter(user=person)
     Session.objects.filter(session_key__in=browsers.values("session_key")).delete()
-    addresses = {*browsers.values_list("ip", flat=True), *person.api_keys.values_list("last_used_from", flat=True)}
-    for address in filter(None, addresses):
-        CacheEntry.objects.filter(cache_key__contains=address).delete()  # counts of sign-ins
     for model, field in _rows_of(User):
         _own(model, field, person).delete()
 
@@ -255,6 +263,7 @@ def _remains_here(person: User) -> Iterable[Remains]:
     yield Remains("Audit entries", entries, f"under {alias}, without IP address and browser. They prove who did what.")
     if history := LogEntry.objects.filter(user=person).count():
         yield Remains("Changes in admin's history", history, f"under {alias}. They say what an operator did.")
+    yield Remains("Counts of sign-ins by IP address", None, "until they expire, within an hour. They limit guessing.")
     again = f"After restoring an older backup, run `./manage.py erase_user {person.pk}` again."
     yield Remains("Backups, exports and logs", None, f"as they were made, until you delete them. {again}")
 

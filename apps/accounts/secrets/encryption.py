@@ -18,9 +18,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.apps import apps
 from django.conf import settings
-from django.core.exceptions import FieldError, ImproperlyConfigured, ValidationError
+from django.core.exceptions import FieldError, ValidationError
 from django.db import models, transaction
 from django.db.models.functions import Cast
+
+from parley.misconfigured import MAKE_KEY, Misconfigured
 
 MARK = "aesgcm"
 KEY_BYTES = 32
@@ -33,11 +35,12 @@ class CannotDecrypt(Exception):
     loggable = True
 
 
-class NoMasterKey(ImproperlyConfigured):
-    """MASTER_KEY must hold 32 bytes in URL-safe base64, or several such keys with commas between, the newest first."""
+class NoMasterKey(Misconfigured):
+    """MASTER_KEY is not 32 bytes in URL-safe base64, and not several such keys with commas between."""
 
-    def __str__(self) -> str:
-        return self.__doc__ or ""
+    def __init__(self) -> None:
+        advice = f"{MAKE_KEY.format(KEY_BYTES)}. A key that was used before must stay behind it."
+        super().__init__(self.__doc__ or "", advice)
 
 
 class Keyring:

@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import cast
 
 from django.db.models import Exists, OuterRef
-from django.http import FileResponse, Http404, HttpRequest, StreamingHttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponseNotFound, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.http import content_disposition_header
@@ -83,7 +83,11 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
     part = find_part(find_session(principal, context_id), sha256)
     if part is None:
         raise Http404
-    return file_response(part, sha256[:12], is_download="download" in request.GET)
+    try:
+        return file_response(part, sha256[:12], is_download="download" in request.GET)
+    except FileNotFoundError:
+        lost = "The file is lost. Ask an operator to restore it from a backup."
+        return HttpResponseNotFound(lost, content_type="text/plain; charset=utf-8")
 
 
 def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:

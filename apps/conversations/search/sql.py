@@ -32,10 +32,11 @@ class Behind(NamedTuple):
         return cls(uuid_from(context), *rest)
 
 
+_JOINED = "JOIN {context.table} ON context.id = grown.id"
 # People's sessions, without those of child tasks and of drafts. Archived ones were indexed before.
 _BEHIND = f"""
 SELECT context.id, context.owner_id, context.title, context.created_at, context.last_event, coalesce(indexed.upto, 0)
-FROM grown JOIN {{context.table}} ON context.id = grown.id JOIN {{agent.table}} ON agent.id = context.agent_id
+FROM grown {_JOINED} JOIN {{agent.table}} ON agent.id = context.agent_id
 LEFT JOIN {{indexed.table}} ON indexed.context_id = context.id
 WHERE coalesce(indexed.upto, 0) < grown.last AND context.parent_task IS NULL AND context.deleted_at IS NULL
 AND context.owner_id IS NOT NULL AND context.cold_file = '' AND agent.slug NOT LIKE '{DRAFT_PREFIX}%%'"""  # noqa: S608  # no values
@@ -59,12 +60,13 @@ def behind_by_events(after: int, upto: int) -> list[Behind]:
 
 @cache
 def _behind_by_events() -> Query[Behind]:
-    # PostgreSQL expects so many different sessions that it would read all; of an array it expects ten.
-    found = "= ANY(ARRAY({}))" if connection.vendor == "postgresql" else "IN ({})"
+    behind = _BEHIND
+    if connection.vendor == "postgresql":  # one lookup for each: without statistics it would compare all with all
+        by_key = "SELECT * FROM record_context WHERE record_context.id = grown.id OFFSET 0"
+        behind = behind.replace(_JOINED, f"CROSS JOIN LATERAL ({by_key}) AS context")
     return Query(
         'WITH grown AS MATERIALIZED (SELECT event.context_id AS id, max(event."index") AS last FROM {event.table} '  # noqa: S608
-        f"WHERE event.id > %s AND event.id <= %s GROUP BY event.context_id) {_BEHIND} "
-        f"AND context.id {found.format('SELECT id FROM grown')}",
+        f"WHERE event.id > %s AND event.id <= %s GROUP BY event.context_id) {behind}",
         Behind.of,
         event=Event,
         **_TABLES,

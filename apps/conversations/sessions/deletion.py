@@ -256,7 +256,7 @@ def _delete_all(
     """
     ends = monotonic() + JOB_SECONDS
     deleted, failed = 0, set[uuid.UUID]()
-    while due := list(find().exclude(pk__in=failed)[:FOUND_AT_ONCE]):
+    while due := list(find().exclude(pk__in=Keys(failed))[:FOUND_AT_ONCE]):
         for portion in _portions(due):
             asked = {one.pk for one in portion}
             left = asked.difference(_delete_quietly(portion, rule(portion[0]), untouched=untouched))

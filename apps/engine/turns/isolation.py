@@ -1,8 +1,9 @@
 """A process of its own for a run that may end its process.
 
 A run is *suspect* after its process died: its lease expired without being given back. Whoever claims it next executes
-it alone in a child process, so that another death takes nobody with it and shows which run is to blame. A run that
-killed the process it had alone fails. An agent whose runs did so PAUSE_AFTER times within `claim.SUSPICION` is paused.
+it alone in a child process, so that another death takes nobody with it and shows which run is to blame. The first death
+costs no attempt. A run that killed the process it had alone fails. An agent whose runs did so PAUSE_AFTER times within
+`claim.SUSPICION` is paused.
 
 The child claims the run itself, with a lease and fence of its own. If the parent is killed, the child still ends its
 run, or its lease expires: nobody is blamed, and the run is tried alone again while it has attempts.
@@ -25,27 +26,33 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TextIO
 
 from django.conf import settings
 from django.utils import timezone
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.agents.models import Agent
 from apps.engine.activity import set_activity
 from apps.engine.claim import START_SECONDS, SUSPICION, WORKER_KILLED, fail_killer
+from apps.engine.queue import publish
 from apps.installation.models import Activity
 from apps.limits.notices import tell
 from apps.record.execution import Run
 from apps.record.reading import notifications
 from parley import db
+from parley.db.sql import write_transaction
 
 log = logging.getLogger("parley.engine")
 
 AT_ONCE = 4  # children of a worker that compute; each takes about 100 MB
 PAUSE_AFTER = 3
 KILL_SECONDS = 10.0  # that a child has to end beyond the time for its run
-WAITING, WORKING = "waiting", "working"
-"""What a child says when its run waits for others' work, and when it goes on. Another word is a context that grew."""
+WAITING, WORKING, ENDED = "waiting", "working", "ended"
+"""What a child says when its run waits for others' work, when it goes on, and before it exits by itself. More than one
+word are of a context that grew."""
 
 
 class ChildProcesses:
@@ -63,13 +70,18 @@ class ChildProcesses:
         with self._lock:
             self._queue.append((run_id, worker))
         self._count(0)
+        if self._closing:
+            self.stop()
 
     def stop(self) -> None:
-        """Begin no more, and tell the children to release their runs."""
+        """Begin no more, release the runs that wait, and tell the children to release theirs."""
         with self._lock:
             self._closing, children = True, list(self._children.values())
+            waiting, self._queue = self._queue, deque()
         for child in children:
             child.terminate()
+        for run_id, worker in waiting:
+            db.later(_release, run_id, worker)
 
     def close(self, grace: float) -> None:
         """After `stop`: let the children end within `grace` seconds, then end them."""
@@ -95,15 +107,15 @@ class ChildProcesses:
             if not db.submit(_reserve_longer, run_id, worker).result():
                 return
             code = self._execute(run_id, worker)
-            if not self._closing:
-                db.submit(note_end, run_id, worker, code).result()
+            conclude = partial(_release, run_id, worker) if self._closing else partial(note_end, run_id, worker, code)
+            db.submit(conclude).result()
         except Exception:
             log.exception("run %s could not be executed alone; the sweep tries it again", run_id)
         finally:
             self._count(-1)
 
-    def _execute(self, run_id: uuid.UUID, worker: str) -> int:
-        """The exit code of the run's process; a signal's number is negative."""
+    def _execute(self, run_id: uuid.UUID, worker: str) -> int | None:
+        """With what the run's process ended; see `note_end`."""
         reading, writing = os.pipe()
         with os.fdopen(reading) as told:
             try:
@@ -124,28 +136,21 @@ class ChildProcesses:
                 self._children[worker] = child
                 if self._closing:
                     child.terminate()
-            is_waiting = False
+            state = WORKING
             for line in told:
-                is_waiting = self._hear(line.split(), is_waiting)
-            self._count(is_waiting)
+                match line.split():
+                    case [word]:
+                        self._count((state == WAITING) - (word == WAITING))
+                        state = word
+                    case [context, index, *owner]:
+                        settles = not index.startswith(notifications.ON_ITS_WAY)
+                        known = owner[0] if owner else ""
+                        notifications.notify(notifications.REACHED, context, int(index), known, settles)
+            self._count(state == WAITING)
         code = child.wait()
         with self._lock:
             del self._children[worker]
-        return code
-
-    def _hear(self, words: list[str], is_waiting: bool) -> bool:
-        match words:
-            case [word] if word == WAITING:
-                self._count(-1)
-                return True
-            case [word] if word == WORKING:
-                self._count(1)
-                return False
-            case [context, index, *owner]:
-                settles = not index.startswith(notifications.ON_ITS_WAY)
-                known = owner[0] if owner else ""
-                notifications.notify(notifications.REACHED, context, int(index), known, settles)
-        return is_waiting
+        return None if state == ENDED else code
 
 
 class Told:
@@ -154,6 +159,8 @@ class Told:
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         self._pipe: TextIO = os.fdopen(descriptor, "w", buffering=1)
+        self._descriptor = descriptor
+        os.register_at_fork(after_in_child=self._close_in_fork)  # or the parent would not see the end
         self._lock = threading.Lock()
         if settings.EMBEDDED:
             notifications.on_reached(self._tell_reached)
@@ -161,6 +168,12 @@ class Told:
     def say(self, *words: str) -> None:
         with self._lock, suppress(OSError):
             print(*words, file=self._pipe, flush=True)
+
+    def _close_in_fork(self) -> None:
+        """Once: in a fork of a fork the number may be another file's."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _tell_reached(self, context: str, index: int, owner: str, settles: bool) -> None:
         self.say(context, str(index) if settles else f"{notifications.ON_ITS_WAY}{index}", owner)
@@ -181,13 +194,22 @@ def _reserve_longer(run_id: uuid.UUID, worker: str) -> bool:
     return bool(held.update(lease_until=until))
 
 
-def note_end(run_id: uuid.UUID, worker: str, code: int) -> None:
+def _release(run_id: uuid.UUID, worker: str) -> None:
+    """Let others have a run that is still reserved."""
+    held = Run.objects.filter(pk=run_id, worker=worker, state=Run.State.QUEUED, lease_until__isnull=False)
+    if held.update(lease_until=None):
+        publish(run_id)
+
+
+def note_end(run_id: uuid.UUID, worker: str, code: int | None) -> None:
     """Draw the conclusions from the end of a run's process.
 
     It ran through: its agent is cleared. It was killed: the run fails, and the agent is paused if that happened often.
     It never claimed its run: that is queued again.
+
+    `code`: None if the process ended by itself; otherwise its exit code, even 0, which for a signal is negative.
     """
-    if code:
+    if code is not None:
         how = {int(one): one.name for one in signal.Signals}.get(-code, f"exit code {code}")
         agent = fail_killer(run_id, worker, how)
         if agent is not None:
@@ -217,9 +239,14 @@ def kills() -> Counter[str]:
 def _note_kill(agent: Agent, how: str) -> None:
     log.error("agent %s ended the process that one of its runs had alone, with %s", agent.slug, how)
     count = kills()[agent.slug]
-    if count >= PAUSE_AFTER and set_activity(agent, Activity.PAUSED):
+    what = f"it killed its worker {count} times within an hour"
+    with write_transaction():
+        is_paused = count >= PAUSE_AFTER and set_activity(agent, Activity.PAUSED)
+        if is_paused:
+            audit.record(AuditAction.AGENT_CHANGED, object=agent, details={"note": f"Paused: {what}."})
+    if is_paused:
         tell(
-            f"Agent {agent.slug} is paused: it killed its worker {count} times within an hour",
+            f"Agent {agent.slug} is paused: {what}",
             f"The process that only {agent.name} used ended with {how}. Fix its code, then resume it in admin."
             " Messages to it are kept meanwhile.",
         )

@@ -141,7 +141,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         resumed=assignment.resumed,
         memory=dict(assignment.memory),
         session=Session(copy.deepcopy(assignment.task.context.memory), options=copy.deepcopy(options)),
-        attempt=assignment.attempt,
+        attempt=assignment.lease.fence,  # a start that counts as no attempt may have had effects, too
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
         lend=partial(added["credential_lender"], assignment),

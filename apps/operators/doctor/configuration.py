@@ -16,6 +16,8 @@ from django.http.request import validate_host
 from apps.installation import safety
 from apps.installation.safety import is_local
 from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
+from parley import outbound
+from parley.misconfigured import Misconfigured
 from parley.program import DISTRIBUTION
 
 LOW_DISK_BYTES, FULL_DISK_BYTES = 2 * 1024**3, 200 * 1024**2
@@ -29,15 +31,10 @@ def secret_key(_: Patient) -> Finding:
     return _finding(safety.secret_key()) or ok("SECRET_KEY is long enough.")
 
 
-def master_key(_: Patient) -> Finding:
-    return _finding(safety.master_key()) or ok("MASTER_KEY can be read.")
-
-
-def debug(patient: Patient) -> Finding:
-    if not settings.DEBUG:
-        return ok("DEBUG is off.")
-    advice = "Remove DEBUG: error pages show settings and data to everybody."
-    return warning("DEBUG is on.", advice) if is_local(patient.url) else problem("DEBUG is on, in public.", advice)
+def debug(_: Patient) -> Finding:
+    if found := _finding(safety.debug()):
+        return found
+    return warning("DEBUG is on.", "Remove it before others can reach it.") if settings.DEBUG else ok("DEBUG is off.")
 
 
 def proxies(_: Patient) -> Finding:
@@ -49,9 +46,9 @@ def proxies(_: Patient) -> Finding:
     return ok(f"Callers are named by {settings.FORWARDED_ALLOW_IPS or 'nobody else'}.")
 
 
-def _finding(unsafe: safety.Unsafe | None) -> Finding | None:
+def _finding(unsafe: Misconfigured | None) -> Finding | None:
     """Parley does not start with it, so it is a problem."""
-    return problem(unsafe.text, unsafe.advice) if unsafe else None
+    return problem(unsafe.cause, unsafe.advice) if unsafe else None
 
 
 def hosts(patient: Patient) -> Finding:
@@ -137,6 +134,17 @@ def static_files(_: Patient) -> Finding:
     if _newest_source() > manifest.stat().st_mtime + 1:
         return warning("Static files changed after they were collected.", advice)
     return ok(f"Static files are in {settings.STATIC_ROOT}.")
+
+
+def authorities(_: Patient) -> Finding:
+    """Whom do outgoing calls, and those of the other checks, trust?"""
+    try:
+        number = outbound.trusted().cert_store_stats()["x509"]
+    except outbound.Untrusted as error:
+        return problem(str(error), "Let it name a file in PEM that this user can read, or remove it.")
+    if named := outbound.chosen_authorities():
+        return ok(f"Outgoing calls trust the authorities of {named}{f', {number},' if number else ''} and no others.")
+    return ok("Outgoing calls trust this system's authorities.")
 
 
 def _newest_source() -> float:

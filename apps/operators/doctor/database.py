@@ -7,16 +7,16 @@ import time
 from typing import Any
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, NotSupportedError, connection
-from django.db.utils import ConnectionHandler
+from django.db import NotSupportedError, connection
 
 from apps.accounts.secrets.encryption import encrypted_fields, unreadable
 from apps.engine.turns import isolation
 from apps.housekeeping import processes
 from apps.housekeeping.models import PeriodicJob, ServerProcess
-from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
+from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
 from apps.operators.metrics import oldest_startable
-from parley.db import sql, versions
+from parley.db import reach, sql, versions
+from parley.misconfigured import Misconfigured
 
 SKEW_SECONDS, BAD_SKEW_SECONDS = 2.0, 15.0
 OLD_RUN_SECONDS, STUCK_RUN_SECONDS = 60.0, 600.0
@@ -26,29 +26,20 @@ START_BEAT = "Start one: celery -A parley beat, or ./manage.py serve, which has 
 
 
 def database(_: Patient) -> Finding:
-    """By a connection without a pool, whose error says why."""
-    chosen = {**settings.DATABASES["default"]}
-    chosen["OPTIONS"] = {name: value for name, value in chosen["OPTIONS"].items() if name != "pool"}
-    if not settings.EMBEDDED:
-        chosen["OPTIONS"]["connect_timeout"] = 5
-    fresh = ConnectionHandler({"default": chosen})[DEFAULT_DB_ALIAS]
     try:
-        with fresh.cursor() as cursor:
-            fresh.check_database_version_supported()
-            return _described(fresh, cursor)
+        reach.check()
+        with connection.cursor() as cursor:
+            return _described(cursor)
+    except Misconfigured as mistake:
+        return problem(mistake.cause, mistake.advice)
     except NotSupportedError as error:
-        return problem(str(error).splitlines()[0], "Upgrade the database server.")
-    except DatabaseError as error:
-        advice = "Check DATABASE_URL: host, port, name, user and password; and that the server runs."
-        return problem(f"It cannot be reached. {describe(error)}", advice)
-    finally:
-        fresh.close()
+        return problem(str(error), "Upgrade the database server.")
 
 
-def _described(fresh: Any, cursor: Any) -> Finding:
-    if fresh.vendor == "sqlite":
+def _described(cursor: Any) -> Finding:
+    if connection.vendor == "sqlite":
         cursor.execute("SELECT sqlite_version()")
-        return ok(f"SQLite {cursor.fetchone()[0]} at {fresh.settings_dict['NAME']}.")
+        return ok(f"SQLite {cursor.fetchone()[0]} at {connection.settings_dict['NAME']}.")
     cursor.execute("SELECT current_setting('server_version'), current_setting('server_encoding')")
     version, encoding = cursor.fetchone()
     if encoding != "UTF8":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from django.db import connections
@@ -42,34 +43,51 @@ def problem(text: str, advice: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """What is examined beside the settings: the public address, and who gets a test e-mail ("": nobody)."""
+    """What is examined beside the settings: the public address, and who gets a test e-mail ("": nobody).
+
+    `resolve` has addresses by name and port, which go before those of DNS.
+    """
 
     url: str
     test_email: str = ""
+    resolve: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named check. It is skipped unless the check that it `needs` found no problem."""
+    """A named check. It is skipped unless the checks that it `needs` found no problem."""
 
     name: str
     find: Callable[[Patient], Finding]
-    needs: str = ""
+    needs: Sequence[str] = ()
     seconds: float = SECONDS
 
+    @property
+    def page(self) -> str:
+        """Where the documentation says more."""
+        return f"docs/running/doctor.md#{self.name.lower().replace(' ', '-')}"
 
-def examine(checks: Sequence[Check], patient: Patient) -> Iterator[tuple[str, Finding]]:
-    """Each check's name and finding, in order. Independent checks run at the same time."""
+
+def examine(checks: Sequence[Check], patient: Patient) -> Iterator[tuple[Check, Finding]]:
+    """Each check and its finding, in order. Independent checks run at the same time."""
     started: dict[str, _Running] = {}
-    for check in sorted(checks, key=lambda one: bool(one.needs)):  # stable: the needed ones first
-        needed = started.get(check.needs)
-        if not check.needs or (needed and needed.finding().state is not State.PROBLEM):
+    for check in sorted(checks, key=lambda one: len(one.needs)):  # stable: the needed ones first
+        if not _in_the_way(check, started):
             started[check.name] = _Running(check, patient)
     for check in checks:
         if check.name in started:
-            yield check.name, started[check.name].finding()
+            yield check, started[check.name].finding()
         else:
-            yield check.name, warning("Not checked.", f"First solve the problem of: {check.needs}.")
+            advice = f"First solve the problem of: {_in_the_way(check, started)}."
+            yield check, warning("Not checked.", advice)
+
+
+def _in_the_way(check: Check, started: Mapping[str, _Running]) -> str:
+    """The first of the needed checks that found a problem, or was not made itself; "" if none."""
+    for name in check.needs:
+        if name not in started or started[name].finding().state is State.PROBLEM:
+            return name
+    return ""
 
 
 class _Running:
@@ -79,14 +97,15 @@ class _Running:
         self._check, self._patient = check, patient
         self._found: Finding | None = None
         self._deadline = time.monotonic() + check.seconds
-        self._thread = threading.Thread(target=self._run, name=f"doctor-{check.name}", daemon=True)
+        run = contextvars.copy_context().run  # the audit asks it which command runs
+        self._thread = threading.Thread(target=run, args=[self._run], name=f"doctor-{check.name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._found = self._check.find(self._patient)
         except Exception as error:
-            self._found = problem(f"The check failed. {describe(error)}", "See docs/running/health.md.")
+            self._found = problem(f"The check failed. {describe(error)}", "See its page.")
         finally:
             connections.close_all()
 

@@ -23,9 +23,9 @@ class Installation(ManagementUtility):
     """The commands of this installation. An unknown one ends with exit code 2 and the name that may be meant."""
 
     def fetch_command(self, subcommand: str) -> BaseCommand:
+        _ = settings.INSTALLED_APPS  # without them, Django would go on with a part of the commands
         known = {*get_commands(), *terminal.COMMANDS}
         if subcommand not in known:
-            _ = settings.INSTALLED_APPS  # settings that cannot be read hide commands: that error comes first
             near = difflib.get_close_matches(subcommand, known, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             print(f"{self.prog_name}: There is no command {subcommand!r}.{hint}", file=sys.stderr)

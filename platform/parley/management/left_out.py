@@ -5,22 +5,22 @@ Rows of an app that is not there would keep people and agents from being deleted
 
 from __future__ import annotations
 
-import sys
-
 from django.apps import AppConfig
 from django.conf import settings
 from django.db import connection
 
 from apps.record.models import Context
 from apps.remote.models import Peer
+from parley.misconfigured import Misconfigured, stop
 
 
 def refuse_apps_with_rows() -> None:
-    """End this process with a line for each app that is left out and has rows. Raises SystemExit."""
+    """End this process with two lines for each app that is left out and has rows. Raises SystemExit."""
     needs = {name: _rows_of(name, path) for name, path in settings.LEFT_OUT.items()}
-    if found := [f"{name}, but there are {rows}" for name, rows in needs.items() if rows]:
-        advice = "Name it, delete or restore them, then leave it out (docs/how-to/write-an-app.md)."
-        sys.exit("\n".join(f"Parley does not start: PARLEY_APPS leaves out {line}. {advice}" for line in found))
+    advice = "Name it, delete or restore them, then leave it out (docs/how-to/write-an-app.md)."
+    found = [f"PARLEY_APPS leaves out {name}, but there are {rows}." for name, rows in needs.items() if rows]
+    if found:
+        stop(*(Misconfigured(cause, advice) for cause in found))
 
 
 def _rows_of(name: str, path: str) -> str:

@@ -29,6 +29,7 @@ from parley.outbound.errors import (
 )
 from parley.outbound.exchanges import MOST_BYTES, Answer, Exchange, Limits
 from parley.outbound.targets import Allowances, Allowed, Guard, Target, is_private
+from parley.outbound.trust import chosen_authorities, trusted
 
 __all__ = [
     "MOST_BYTES",
@@ -49,10 +50,12 @@ __all__ = [
     "Unreachable",
     "Unsendable",
     "Untrusted",
+    "chosen_authorities",
     "configure",
     "exchange",
     "guard",
     "is_private",
+    "trusted",
 ]
 
 _guard = Guard()

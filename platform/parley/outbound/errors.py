@@ -29,7 +29,15 @@ class Unreachable(OutboundError):
 
 
 class Untrusted(Unreachable):
-    """The certificate of what answers is not to be trusted, or is one for another name."""
+    """The certificate of what answers is not to be trusted, or is one for another name.
+
+    Attributes:
+        code: OpenSSL's reason, X509_V_ERR_*; 0 if the certificate was not checked.
+    """
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Unsendable(Unreachable):

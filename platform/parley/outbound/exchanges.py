@@ -8,7 +8,6 @@ import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Self
 
 import httpcore2
@@ -25,6 +24,7 @@ from parley.outbound.errors import (
     Untrusted,
 )
 from parley.outbound.targets import Allowed, Guard
+from parley.outbound.trust import trusted
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MEGABYTE = 1024 * 1024
@@ -68,7 +68,7 @@ class Exchange:
     """A connection pool for one event loop. It ignores redirects and the environment's proxies."""
 
     def __init__(self, guard: Guard, limits: Limits, *, trusted: ssl.SSLContext | None = None) -> None:
-        """`trusted` is by default the system's certificates."""
+        """`trusted` is by default what all calls trust."""
         self._guard = guard
         self._limits = limits
         self._trusted = trusted
@@ -98,7 +98,7 @@ class Exchange:
 
     def _new_pool(self) -> httpcore2.AsyncConnectionPool:
         return httpcore2.AsyncConnectionPool(
-            ssl_context=self._trusted or _system_trust(),
+            ssl_context=self._trusted or trusted(),
             max_connections=self._limits.connections,
             max_keepalive_connections=20,
             keepalive_expiry=15.0,
@@ -254,7 +254,7 @@ def _as_ours(host: str) -> Iterator[None]:
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
         if found := _cause(error, ssl.SSLCertVerificationError):
             told = f"its certificate is not to be trusted ({found.verify_message})"
-            raise Untrusted(f"{host} is not called: {told}.") from error
+            raise Untrusted(f"{host} is not called: {told}.", found.verify_code) from error
         if _cause(error, ssl.SSLError):
             raise Unreachable(f"{host} cannot be reached by https: what answers there does not speak TLS.") from error
         if _cause(error, ConnectionRefusedError):
@@ -278,11 +278,6 @@ def _request_headers(headers: Iterable[tuple[bytes, bytes]], url: str) -> Header
 
 def _deadline(seconds: float | None) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
-
-
-@cache
-def _system_trust() -> ssl.SSLContext:
-    return httpcore2.default_ssl_context()
 
 
 ACCEPTED_ENCODINGS = b"gzip, deflate"

@@ -55,7 +55,7 @@ ASYNC_PATH = re.compile(
 SOCKET_MESSAGES, SOCKET_MESSAGES_A_SECOND = 200.0, 20.0  # that a WebSocket may send at once, and in the long run
 LINGER_SECONDS = 5.0  # to discard the rest of a refused body, so that the client reads the answer
 WATCH_AFTER_SECONDS = 0.05  # for a client that leaves: most have their response by then
-ANY_HOST_PATHS = ("/healthz", "/readyz", "/metrics")  # probes use IP addresses
+ANY_HOST_PATHS = ("/healthz", "/healthz/request", "/readyz", "/metrics")  # probes use IP addresses
 POLICY_VIOLATION = 1008  # RFC 6455 §7.4.1
 BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 

@@ -26,6 +26,7 @@ from apps.housekeeping import processes
 from apps.housekeeping.models import ServerProcess
 from apps.record.wire import EventStream
 from parley.db import versions
+from parley.serving import static_files
 
 WAIT_SECONDS = 0.8
 RECENT_SECONDS = 15.0
@@ -37,7 +38,7 @@ NO_ANSWER = "does not answer"
 UNREACHABLE = "cannot be reached"
 NOT_MIGRATED = "Migrations are missing. Run ./manage.py migrate"
 UNKNOWN = "unknown without the database"
-VITAL = ("database", "migrations", "broker")  # a load balancer acts on these; the others are warnings
+VITAL = ("database", "migrations", "broker", "static_files")  # a load balancer acts on these; the others are warnings
 STREAM_EVENTS = 4
 STREAM_SECONDS = 0.25  # between them
 
@@ -171,6 +172,11 @@ def find_channel_layer() -> Parts:
     return {"channel_layer": OK}
 
 
+def find_static_files() -> Parts:
+    """Can this process serve them?"""
+    return {"static_files": static_files.find_missing() or OK}
+
+
 def find_disk() -> Parts:
     """Is there room where files are stored?"""
     free = shutil.disk_usage(settings.DATA_DIR).free
@@ -181,5 +187,6 @@ all_checks = [
     Check("database", find_database),
     Check("broker", find_broker, "CELERY_BROKER_URL"),
     Check("channel_layer", find_channel_layer, "CHANNEL_LAYER_URL"),
+    Check("static_files", find_static_files),
     Check("disk", find_disk),
 ]

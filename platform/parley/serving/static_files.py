@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.staticfiles.apps import StaticFilesConfig
 from django.contrib.staticfiles.finders import get_finders
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 from django.http import HttpRequest, HttpResponse, HttpResponseNotFound
 from django.middleware.security import SecurityMiddleware
@@ -57,6 +58,19 @@ def _fingerprint() -> str:
     return digest.hexdigest()
 
 
+def find_missing() -> str:
+    """Why pages of this process have no style, and what to do; "" if they have."""
+    if settings.DEBUG:
+        return ""
+    if not (Path(settings.STATIC_ROOT) / "staticfiles.json").exists():
+        return "Static files are not collected. Run ./manage.py collectstatic and restart."
+    storage: Any = staticfiles_storage  # Django does not say that it is ModuleStorage
+    named, served = storage.hashed_files.values(), _white_noise().files
+    if not named or any(f"{settings.STATIC_URL}{name}" not in served for name in named):
+        return "Static files were collected after this process had looked for them. Restart it."
+    return ""
+
+
 async def static_file(request: HttpRequest, name: str) -> HttpResponse:
     """WhiteNoise's response, read at once: for small files a thread costs more."""
     answer = _static_middleware()(request)
@@ -67,7 +81,13 @@ async def static_file(request: HttpRequest, name: str) -> HttpResponse:
 @cache
 def _static_middleware() -> Any:
     """WhiteNoise behind the middleware for security headers."""
-    return SecurityMiddleware(CSPMiddleware(WhiteNoiseMiddleware(_not_found)))
+    return SecurityMiddleware(CSPMiddleware(_white_noise()))
+
+
+@cache
+def _white_noise() -> Any:
+    """It knows the files that were there when it was made."""
+    return WhiteNoiseMiddleware(_not_found)
 
 
 def _not_found(request: HttpRequest) -> HttpResponse:

@@ -60,7 +60,12 @@ class Labelled[Child](dict[Key, Child]):
         return child
 
 
+PASSING = re.compile(r"(doctor)-[0-9a-f]{12}")  # agents that live for one examination count as one
+
+
 def _within_limit(label: str, value: str) -> str:
+    if label == "agent" and (passing := PASSING.fullmatch(value)):
+        return passing[1]
     most, seen = MOST_VALUES.get(label), _values[label]
     if most is None or value in seen or value == OTHER:
         return value

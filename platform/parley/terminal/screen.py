@@ -105,8 +105,8 @@ class Screen:
         match event["type"]:
             case "agent_start":  # a turn may repeat earlier words, such as its question
                 self._shown, self._streamed = set(), dict.fromkeys(self._streamed, "")
-                if payload.get("attempt", 1) > 1:
-                    self.note(f"Starting again (attempt {payload['attempt']}).")
+                if payload.get("attempt", 1) > 1 or payload.get("again"):
+                    self.note("Starting again.")
             case "agent_token" | "agent_token_end":
                 self._stream(payload["artifactId"], payload["text"])
             case "artifact_update" if _is_read(payload["artifact"]):

@@ -14,7 +14,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from apps.engine.jobs import DRAIN_SECONDS
-from apps.engine.turns.isolation import Told
+from apps.engine.turns.isolation import ENDED, Told
 from apps.engine.worker import RunSlots, WorkerProcess
 from parley.faces.commands import QuickCommand
 
@@ -43,12 +43,13 @@ class Command(QuickCommand):
         parser.add_argument("told", type=int, metavar="FD", help="the pipe to the worker")
 
     def handle(self, *args: Any, run: uuid.UUID, worker: str, told: int, **options: Any) -> None:
-        ended = threading.Event()
+        ended, parent = threading.Event(), Told(told)
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        process = WorkerProcess(ToldSlots(Told(told)), on_dead=lambda: os._exit(DEAD))
+        process = WorkerProcess(ToldSlots(parent), on_dead=lambda: os._exit(DEAD))
         process.execute_alone(run, worker).add_done_callback(lambda _: ended.set())
         ended.wait()
         process.close(DRAIN_SECONDS)
+        parent.say(ENDED)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # whatever threads the agent left

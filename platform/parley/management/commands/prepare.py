@@ -5,10 +5,12 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
-from apps.installation.safety import refuse_unsafe_settings
+from apps.installation.safety import unsafe_settings
 from apps.plans.planner import register_planner
 from apps.routing.router import register_house_agents
+from parley.db import reach
 from parley.management.left_out import refuse_apps_with_rows
+from parley.misconfigured import stop
 from parley.serving import static_files
 
 
@@ -18,8 +20,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-static", action="store_true", help="static files are collected already")
 
+    def execute(self, *args: Any, **options: Any) -> Any:
+        if found := unsafe_settings():
+            stop(*found)
+        reach.check()
+        return super().execute(*args, **options)  # Django's checks import every page
+
     def handle(self, *args: Any, no_static: bool, **options: Any) -> None:
-        refuse_unsafe_settings()
         call_command("migrate", interactive=False, verbosity=0)
         refuse_apps_with_rows()
         if not no_static:

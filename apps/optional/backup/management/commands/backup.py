@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
+from apps.operators import heartbeats
 from apps.optional.backup.operations import REFUSALS, Choices, Manifest, Secret, check_possible, write_backup
 from parley.faces.commands import ProgressLine, QuickCommand
 
@@ -43,6 +45,8 @@ class Command(QuickCommand):
             raise CommandError(str(refusal)) from refusal
         finally:
             progress.clear()
+        if settings.BACKUP_HEARTBEAT_URL:
+            heartbeats.tell(settings.BACKUP_HEARTBEAT_URL)
         for line in _summary(manifest, is_encrypted=choices.secret is not None):
             self.stderr.write(line)
 
