@@ -1,6 +1,7 @@
 """Erasing a person: nothing names them or says where they were, and what stays is said."""
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
@@ -162,9 +163,13 @@ def test_audit_of_others_is_left_as_it_was(ada, bob, rf):
 def test_former_address_of_somebody_else_stays_theirs(ada, bob):
     links.change_address(ada, "new@example.org")
     eve = User.objects.create_user("ada@example.org", name="Eve")
-    audit.record(AuditAction.SIGNED_IN, actor=eve, object=eve)
+    EmailAddress.objects.create(user=bob, email="new@example.org")  # not proven
+    for person in (ada, eve):
+        audit.record(AuditAction.SIGNED_IN, actor=person, object=person, details={"by": person.email})
     erasure.erase(ada)
-    assert AuditEntry.objects.filter(actor_name=eve.email, object_key=str(eve.pk)).exists()
+    [hers] = AuditEntry.objects.filter(action=AuditAction.SIGNED_IN, actor_key=str(ada.pk))
+    assert hers.details == {"by": f"deleted-{ada.pk}@deleted.invalid"}
+    assert AuditEntry.objects.filter(actor_name=eve.email, details={"by": eve.email}).exists()
 
 
 @pytest.mark.parametrize(

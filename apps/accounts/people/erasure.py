@@ -124,7 +124,7 @@ def _as_known(person: User) -> Person:
     addresses = {person.email, *EmailAddress.objects.filter(user=person).values_list("email", flat=True)}
     moves = AuditEntry.objects.filter(action=AuditAction.EMAIL_CHANGED, object_key=str(person.pk))
     addresses.update(details.get("before", person.email) for details in moves.values_list("details", flat=True))
-    addresses = {one.lower() for one in addresses if one} - _of_others(person, addresses)
+    addresses = {one.lower() for one in addresses if one} - _of_others(person, addresses - {person.email})
     others = Membership.objects.filter(workspace=OuterRef("pk")).exclude(user=person)
     own = Workspace.objects.filter(memberships__user=person, deleted_at=None)
     ended = own.filter(Q(personal_of=person) | ~Exists(others)).values_list("pk", flat=True)
