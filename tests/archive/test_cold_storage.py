@@ -305,7 +305,7 @@ def test_retention_goes_on_until_nothing_is_due(ada, aged, monkeypatch):
     for days in range(40, 45):
         aged(days)
     monkeypatch.setattr(deletion, "FOUND_AT_ONCE", 3)
-    monkeypatch.setattr(deletion, "SESSIONS_AT_ONCE", 2)
+    monkeypatch.setattr(deletion, "AT_ONCE", {connection.vendor: (2, 1_000)})
     with monkeypatch.context() as hurried:
         hurried.setattr(deletion, "JOB_SECONDS", 0)
         hurried.setattr(deletion, "send_job", (sent := []).append)

@@ -15,7 +15,7 @@ from itertools import groupby
 from time import monotonic
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, Exists, OuterRef, Q
 
 from apps.accounts import audit
@@ -48,7 +48,8 @@ RETENTION = "retention"
 ACCOUNT = "deleted account"
 WORKSPACE = "deleted workspace"
 FOUND_AT_ONCE = 2_000
-SESSIONS_AT_ONCE, EVENTS_AT_ONCE = 100, 1_000  # in one transaction
+AT_ONCE = {"postgresql": (200, 2_000), "sqlite": (50, 500)}
+"""Sessions and events in one transaction. SQLite has one writer."""
 JOB_SECONDS = 30.0
 OF_DELETED_ACCOUNTS = "sessions.of_deleted_accounts"
 
@@ -273,12 +274,13 @@ def _portions(contexts: Iterable[Context]) -> Iterator[list[Context]]:
 
     Those in cold storage are alone, because their files are read first.
     """
+    most, most_events = AT_ONCE[connection.vendor]
     key: Callable[[Context], Any] = lambda one: (*_whose(one), one.cold_file)  # noqa: E731
     for _, some in groupby(sorted(contexts, key=key), key=key):
         portion: list[Context] = []
         for one in some:
             events = sum(other.last_event for other in portion)
-            if portion and (len(portion) == SESSIONS_AT_ONCE or events + one.last_event > EVENTS_AT_ONCE):
+            if portion and (len(portion) == most or events + one.last_event > most_events):
                 yield portion
                 portion = []
             portion.append(one)
