@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -28,5 +29,6 @@ def _columns_with(mark: str) -> Iterator[str]:
 def _files_with(mark: bytes) -> Iterator[str]:
     for folder in (Path(default_storage.path("")), settings.UPLOADS_DIR):
         for path in folder.rglob("*"):
-            if path.is_file() and mark in path.read_bytes().lower():
-                yield path.name
+            with suppress(FileNotFoundError):  # it was deleted just now
+                if path.is_file() and mark in path.read_bytes().lower():
+                    yield path.name
