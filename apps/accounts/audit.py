@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from itertools import batched
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import rfc8785
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -75,38 +75,32 @@ def session_subject(key: object) -> Subject:
     return Subject("record.context", str(key), str(key))
 
 
-def record(
-    action: AuditAction,
-    *,
-    actor: Actor | User | Principal | str | None = None,
-    object: Model | Subject | None = None,
-    workspace: int | None = None,
-    details: Details | None = None,
-    request: HttpRequest | None = None,
-) -> AuditEntry:
-    """Write an entry, in the open transaction if there is one. See `entry_of`."""
-    return append([entry_of(action, actor=actor, object=object, workspace=workspace, details=details, request=request)])
+class Given(TypedDict, total=False):
+    """What an entry says.
 
-
-def entry_of(
-    action: AuditAction,
-    *,
-    actor: Actor | User | Principal | str | None = None,
-    object: Model | Subject | None = None,
-    workspace: int | None = None,
-    details: Details | None = None,
-    request: HttpRequest | None = None,
-) -> AuditEntry:
-    """An entry for `append`.
-
-    Args:
+    Attributes:
         actor: a caller, or the name of a rule. None: who sent the request, or the running command, or Parley itself.
         workspace: its id; by default that of the object.
         details: small JSON, without secrets and content. Long texts and lists are shortened.
         request: by default the one that is being answered (`during`).
     """
-    request = request or _request.get()
-    who, what = _actor(actor, request), _subject(object)
+
+    actor: Actor | User | Principal | str | None
+    object: Model | Subject | None
+    workspace: int | None
+    details: Details | None
+    request: HttpRequest | None
+
+
+def record(action: AuditAction, **given: Unpack[Given]) -> AuditEntry:
+    """Write an entry, in the open transaction if there is one."""
+    return append([entry_of(action, **given)])
+
+
+def entry_of(action: AuditAction, **given: Unpack[Given]) -> AuditEntry:
+    """An entry for `append`."""
+    request, subject, workspace = given.get("request") or _request.get(), given.get("object"), given.get("workspace")
+    who, what = _actor(given.get("actor"), request), _subject(subject)
     return AuditEntry(
         group=action.group,
         action=action,
@@ -116,8 +110,8 @@ def entry_of(
         object_type=_text(what.type, 60),
         object_key=_text(what.key, 120),
         object_label=_text(what.label, 200),
-        workspace=getattr(object, "workspace_id", None) if workspace is None else workspace,
-        details=plain(dict(details or {})),
+        workspace=getattr(subject, "workspace_id", None) if workspace is None else workspace,
+        details=plain(dict(given.get("details") or {})),
         **_origin(request),
     )
 

@@ -79,7 +79,7 @@ def noted_by_others(person, bob, admin_user):
     return admin
 
 
-def test_no_table_and_no_file_names_an_erased_person(person, browser, noted_by_others):
+def test_no_table_or_file_names_erased_people(person, browser, noted_by_others):
     before = {place.partition(".")[0] for who in WHO for place in places(who)}
     assert {"accounts_user", "accounts_auditentry", "accounts_apikey", "usersessions_usersession"} < before
     answer = browser.post("/settings/data/delete", {"email": EMAIL, "current_password": world.PASSWORD})

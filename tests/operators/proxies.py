@@ -161,8 +161,9 @@ def _running(command: list[str], folder: Path, port: int, own: dict[str, str] | 
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(own or {})})
     try:
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        while True:
             assert process.poll() is None, (folder / "proxy.log").read_text()
+            assert time.monotonic() < deadline, (folder / "proxy.log").read_text()
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
                 break
             time.sleep(0.05)

@@ -79,7 +79,7 @@ def test_shared_files_stay_as_long_as_forks(ada, tell, clear):
     assert not Blob.objects.filter(uses__gt=0).exists()
 
 
-def test_family_deleted_together_leaves_its_past_to_the_last(ada, tell):
+def test_last_of_deleted_family_keeps_its_past(ada, tell):
     root = tell("second", tell("first"))
     middle = tell("third", fork(ada.principal, root, root.last_event, reason="fork"))
     last = tell("fourth", fork(ada.principal, middle, middle.last_event, reason="fork"))

@@ -108,7 +108,7 @@ def test_deployment_check_finds_what_is_unsafe(use):
     assert any("ALLOWED_HOSTS" in one.msg for one in found if one.is_serious(checks.ERROR))
 
 
-def test_web_servers_go_on_while_the_database_is_away(use, capsys):
+def test_web_servers_outlive_an_absent_database(use, capsys):
     use(by_name["database-silent"])
     safety.refuse_to_start()
     cause, _ = the_two_lines(capsys.readouterr().err)
