@@ -1,4 +1,4 @@
-"""Tests agents without a platform.
+"""Runs agents without a platform: in tests, and in `agentkit serve`.
 
 run = await testing.run(Weather, "Will it rain in Rome?")
 assert run.outcome == Completed("No.")
@@ -50,14 +50,17 @@ Files = Mapping[str, bytes]
 
 @dataclass
 class Recorder:
-    """An `emit` that keeps the emissions. The first one sets `heard`."""
+    """An `emit` that keeps the emissions, and passes them on to `also`. The first one sets `heard`."""
 
     emissions: list[Emission] = field(default_factory=list)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
+    also: Emit | None = None
 
     async def emit(self, emission: Emission) -> None:
         self.emissions.append(emission)
         self.heard.set()
+        if self.also is not None:
+            await self.also(emission)
 
     @property
     def text(self) -> str:
@@ -137,6 +140,7 @@ class Run:
         files: Files | None = None,
         credentials: Mapping[str, Given] | None = None,
         payment: Mapping[str, Any] | None = None,
+        emit: Emit | None = None,
     ) -> "Run":
         """The next turn, with the answer to this turn's question. Without a message, the credential has arrived.
 
@@ -148,6 +152,7 @@ class Run:
             files: the answer's files: names and contents.
             credentials: what `task.credential` returns, by service.
             payment: the receipt, `task.payment`, if this turn asked for a payment.
+            emit: also receives the emissions, as they come.
 
         Raises:
             ValueError: this turn asked nothing, or a called agent asked.
@@ -159,15 +164,14 @@ class Run:
             raise ValueError("An agent that was called asked this: answer it in a run of its own.")
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
         fields: dict[str, Any] = {"task_id": self.task.task_id, "slot": question.slot, "asked": _asked(question)}
-        fields["skill"] = self.skill
+        fields |= {"skill": self.skill, "emit": emit}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
         if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
             if isinstance(question, CallClient):
-                return await self._repeated(
-                    approvals=self.task.approvals, client=Client.of(given, _asked(question), self.task.client)
-                )
-            return await self._decided(question, given)
+                client = Client.of(given, _asked(question), self.task.client)
+                return await self._repeated(approvals=self.task.approvals, client=client, emit=emit)
+            return await self._decided(question, given, emit)
         if isinstance(question, PaymentRequired):
             fields["asked"] |= {"payment": {"receipt": dict(payment or {})}}
         session = Session(deepcopy(self.task.session.memory), self.task.session.options)
@@ -179,12 +183,13 @@ class Run:
         said = message if isinstance(message, Message) else user_message(message, files)
         return await _turn(self.handler, said, self.agents, **fields)
 
-    async def _decided(self, question: InputRequired, answer: Message) -> "Run":
+    async def _decided(self, question: InputRequired, answer: Message, emit: Emit | None) -> "Run":
         """After a person's answer about a tool call: the next question, or the same turn with the decisions."""
         calls, _ = approvals.decide(question.calls, approvals.answer_in(answer), str(uuid4()), "somebody", "")
         if any("approved" not in one for one in calls):
             return replace(self, outcome=approvals.question(calls))
-        return await self._repeated(approvals=DeclaredApprovals(approvals.decided(calls)), client=self.task.client)
+        decided = DeclaredApprovals(approvals.decided(calls))
+        return await self._repeated(approvals=decided, client=self.task.client, emit=emit)
 
     async def _repeated(self, **answered: Any) -> "Run":
         fields: dict[str, Any] = {name: getattr(self.task, name) for name in REPEATED} | answered
@@ -211,8 +216,9 @@ def user_message(message: str | dict[str, Any], files: Files | None = None) -> M
 
 def task_for(message: Message, recorder: Recorder, **fields: Any) -> TaskContext:
     """A task's context for a message; `fields` are further attributes of `Turn`."""
-    fields.setdefault("task_id", str(uuid4()))
-    return TaskContext(context_id="testing", message=message, emit=recorder.emit, **fields)
+    fields.setdefault("task_id", str(message.wire.get("taskId") or uuid4()))
+    context_id = str(message.wire.get("contextId") or "testing")
+    return TaskContext(context_id=context_id, message=message, emit=recorder.emit, **fields)
 
 
 def lender_of(credentials: Mapping[str, Given]) -> Lend:
@@ -251,6 +257,7 @@ async def run(
     credentials: Mapping[str, Given] | None = None,
     agents: Agents | None = None,
     effects: RememberedEffects | None = None,
+    emit: Emit | None = None,
 ) -> Run:
     """Run one turn of a handler (anything that `as_handler` accepts).
 
@@ -266,6 +273,7 @@ async def run(
         credentials: what `task.credential` returns, by service.
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
         effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
+        emit: also receives the emissions, as they come.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored_slot(slot) if slot is not None else {}
@@ -274,11 +282,13 @@ async def run(
     fields["memory"] = memory if memory is not None else {}
     fields["effects"] = effects or RememberedEffects()
     fields["session"] = Session(session if session is not None else {}, options or {})
-    return await _turn(handler, said, agents or {}, **fields)
+    return await _turn(handler, said, agents or {}, emit=emit, **fields)
 
 
-async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, **fields: Any) -> Run:
-    recorder = Recorder()
+async def _turn(
+    handler: object, said: Message, agents: Agents, depth: int = 0, emit: Emit | None = None, **fields: Any
+) -> Run:
+    recorder = Recorder(also=emit)
     delegate = InProcess(agents, recorder.emit, depth) if agents else None
     task = task_for(said, recorder, delegate=delegate, **fields)
     try:

@@ -36,4 +36,5 @@ def test_it_builds_as_a_wheel_of_its_own(tmp_path):
     (wheel,) = tmp_path.glob(f"parley_agentkit-{VERSION}-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {name for name in names if not name.startswith("parley_agentkit-")}
-    assert ours == {f"agentkit/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*.py")} | {"agentkit/py.typed"}
+    packed = (path for path in FOLDER.rglob("*") if path.suffix in (".py", ".html") or path.name == "py.typed")
+    assert ours == {f"agentkit/{path.relative_to(FOLDER)}" for path in packed}

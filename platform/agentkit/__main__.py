@@ -1,0 +1,5 @@
+"""`python -m agentkit` is the command `agentkit`."""
+
+from agentkit.command import main
+
+main()

@@ -1,0 +1,199 @@
+"""The command `agentkit`: begin an agent, try it, test it, serve it.
+
+An agent's folder has an `agent.yaml`: `handler` (such as `agent:Shout`), and optionally `name`, `description` and
+`version`, which replace the handler's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from agentkit.errors import HandlerError
+from agentkit.handlers import SkillHandler, load_handler
+
+DESCRIPTION = "agent.yaml"
+KEYS = {"handler", "name", "description", "version"}
+TARGET, URL, TOKEN, PAGE, HOSTS = (f"AGENTKIT_{name}" for name in ("AGENT", "URL", "TOKEN", "PAGE", "HOSTS"))
+
+NEW_FILES = {
+    DESCRIPTION: """handler: agent:{kind}
+name: {name}
+description: Repeats what you say, louder.
+""",
+    "agent.py": '''"""An agent. `agentkit dev` tries it; https://a2a-protocol.org says what others see of it."""
+
+from agentkit import Completed, InputRequired, SkillHandler, TaskContext
+
+
+class {kind}(SkillHandler):
+    """Repeats what you say, louder."""
+
+    async def on_request(self, task: TaskContext) -> Completed | InputRequired:
+        if not task.message.text:
+            return InputRequired("What shall I say?")
+        await task.progress("Breathing in…")
+        return Completed(task.message.text.upper())
+''',
+    "test_agent.py": """import unittest
+
+from agent import {kind}
+from agentkit import testing
+
+
+class {kind}Test(unittest.IsolatedAsyncioTestCase):
+    async def test_it_is_louder(self) -> None:
+        run = await testing.run({kind}, "hello")
+        self.assertEqual(run.said, "HELLO")
+""",
+    "pyproject.toml": """[project]
+name = "{slug}"
+version = "0.1.0"
+requires-python = ">=3.12"
+dependencies = ["parley-agentkit[serve]"]
+""",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command; exits with 2 and one sentence for a mistake."""
+    asked = _parser().parse_args(arguments)
+    try:
+        asked.run(asked)
+    except HandlerError as mistake:
+        sys.exit(_say(str(mistake)))
+
+
+def _say(mistake: str) -> int:
+    print(f"agentkit: {mistake}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="agentkit", description="Write an agent, try it, and serve it over A2A.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    new = commands.add_parser("new", help="make a folder with an agent that works")
+    new.add_argument("folder", type=Path)
+    new.set_defaults(run=_new)
+    for name, run, said in (
+        ("dev", _dev, "serve it with a page to talk to it, and again whenever a file changes"),
+        ("serve", _serve, "serve it"),
+    ):
+        command = commands.add_parser(name, help=said)
+        command.add_argument("agent", nargs="?", default=".", help="a folder with agent.yaml, or module:Name")
+        command.add_argument("--host", default="127.0.0.1")
+        command.add_argument("--port", type=int, default=8080)
+        command.add_argument("--url", default="", help="its address for others, if that is another one")
+        command.add_argument("--uds", default="", help="a Unix socket to listen on, instead of host and port")
+        command.set_defaults(run=run)
+    test = commands.add_parser("test", help="run the folder's tests, by pytest if it is installed")
+    test.add_argument("folder", type=Path, nargs="?", default=Path())
+    test.set_defaults(run=_test)
+    return parser
+
+
+def _new(asked: argparse.Namespace) -> None:
+    folder: Path = asked.folder
+    words = re.findall(r"[A-Za-z0-9]+", folder.resolve().name)
+    if not words or not words[0][0].isalpha():
+        raise HandlerError("The folder's name becomes the agent's: begin it with a letter.")
+    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        raise HandlerError(f"{folder} has something in it: name a new folder.")
+    names = {"name": " ".join(words).capitalize(), "slug": "-".join(words).lower()}
+    names["kind"] = "".join(word[0].upper() + word[1:] for word in words)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in NEW_FILES.items():
+        (folder / name).write_text(text.format(**names), encoding="utf-8")
+    print(f"{folder} has an agent. Try it:\n\n    cd {folder}\n    agentkit test\n    agentkit dev")
+
+
+def agent_at(target: str) -> SkillHandler:
+    """The handler of a folder with agent.yaml, or at `module:Name`. Their folder is put on the import path.
+
+    Raises:
+        HandlerError: there is none.
+    """
+    if ":" in target and not Path(target).exists():
+        _import_from(Path())
+        return load_handler(target)
+    folder = Path(target)
+    described = _described(folder)
+    _import_from(folder)
+    handler = load_handler(str(described["handler"]))
+    for name in sorted(KEYS - {"handler"} & described.keys()):
+        setattr(handler, name, str(described[name]))
+    return handler
+
+
+def _import_from(folder: Path) -> None:
+    if (path := str(folder.resolve())) not in sys.path:
+        sys.path.insert(0, path)
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    import yaml
+
+    file = folder / DESCRIPTION
+    try:
+        described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError:
+        raise HandlerError(f"{folder.resolve()} has no {DESCRIPTION}. Name the agent as module:Name.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise HandlerError(f"{file} is no YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(described, dict) or not isinstance(described.get("handler"), str):
+        raise HandlerError(f"{file} must name the agent's class or function: handler: module:Name.")
+    if unknown := sorted(map(str, described.keys() - KEYS)):
+        raise HandlerError(f"{file} has {', '.join(unknown)}; known are {', '.join(sorted(KEYS))}.")
+    return described
+
+
+def _serve(asked: argparse.Namespace, *, page: bool = False) -> None:
+    try:
+        import uvicorn
+
+        from agentkit.serving import LOCAL_HOSTS
+    except ModuleNotFoundError as missing:
+        raise HandlerError(f'{missing.name} is missing: pip install "parley-agentkit[serve]".') from None
+    handler = agent_at(asked.agent)
+    url = asked.url or f"http://{asked.host}:{asked.port}/"
+    is_browsable = asked.host in LOCAL_HOSTS and not asked.uds
+    if not is_browsable and not asked.uds and not os.environ.get(TOKEN):
+        raise HandlerError(f"Others reach {asked.host}: set {TOKEN} to a secret that callers send as a bearer token.")
+    os.environ |= {TARGET: asked.agent, URL: url, PAGE: "1" if page else "", HOSTS: "local" if is_browsable else ""}
+    print(f"{handler.name} answers at {asked.uds or url}", flush=True)
+    uvicorn.run(
+        "agentkit.command:application",
+        factory=True,
+        host=asked.host,
+        port=asked.port,
+        uds=asked.uds or None,
+        reload=page,
+        reload_dirs=[asked.agent if Path(asked.agent).is_dir() else "."] if page else None,
+        log_level="warning",
+    )
+
+
+def _dev(asked: argparse.Namespace) -> None:
+    _serve(asked, page=True)
+
+
+def application() -> Any:
+    """What uvicorn serves, by the environment; called again after a file changed."""
+    from agentkit.serving import LOCAL_HOSTS
+    from agentkit.serving import application as serve
+
+    agent, url, token = agent_at(os.environ[TARGET]), os.environ[URL], os.environ.get(TOKEN, "")
+    hosts = LOCAL_HOSTS if os.environ[HOSTS] else None
+    return serve(agent, url, token=token, page=bool(os.environ[PAGE]), hosts=hosts)
+
+
+def _test(asked: argparse.Namespace) -> None:
+    by_pytest = importlib.util.find_spec("pytest") is not None
+    command = ["pytest", "-q"] if by_pytest else ["unittest", "discover", "-p", "test_*.py"]
+    sys.exit(subprocess.run([sys.executable, "-m", *command], cwd=asked.folder, check=False).returncode)  # noqa: S603

@@ -1,0 +1,304 @@
+"""The conversations and tasks of an agent that serves itself, in memory, as A2A 1.0 JSON.
+
+A turn runs as in a test (`agentkit.testing`). What it says becomes events for who follows the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from agentkit import testing
+from agentkit.content.emissions import Chunk, Emission, Progress, Token, WholeAnswer
+from agentkit.content.messages import Artifact, Message, Part, text_part
+from agentkit.handlers import SkillHandler
+from agentkit.outcomes import AuthRequired, Completed, Failed, InputRequired, Outcome, PaymentRequired, Rejected
+from agentkit.selecting import ExistingTask
+from agentkit.turns import ReferencedTask
+
+MOST_CONVERSATIONS = 1000  # kept; the one that was used least recently goes first
+MOST_TASKS = 100  # of a conversation
+MOST_MESSAGES = 200  # of a conversation, which an agent receives
+MOST_WAITING = 1000  # events that a follower has not read before its stream ends
+
+WORKING, COMPLETED, FAILED, CANCELED = (f"TASK_STATE_{name}" for name in ("WORKING", "COMPLETED", "FAILED", "CANCELED"))
+SUBMITTED, ASKS, ASKS_FOR_AUTH, REJECTED = (
+    f"TASK_STATE_{name}" for name in ("SUBMITTED", "INPUT_REQUIRED", "AUTH_REQUIRED", "REJECTED")
+)
+ENDED = frozenset({COMPLETED, FAILED, CANCELED, REJECTED})
+WAITING = frozenset({ASKS, ASKS_FOR_AUTH})
+STATES: Mapping[type[Any], str] = {
+    Completed: COMPLETED,
+    Failed: FAILED,
+    Rejected: REJECTED,
+    AuthRequired: ASKS_FOR_AUTH,
+    InputRequired: ASKS,
+}
+
+type Json = dict[str, Any]
+
+log = logging.getLogger("agentkit")
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def said_by_agent(parts: list[Part], metadata: Mapping[str, Any], **ids: str) -> Json:
+    wire: Json = {"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": parts, **ids}
+    return wire | ({"metadata": dict(metadata)} if metadata else {})
+
+
+@dataclass(eq=False)
+class ServedTask:
+    """A task: `wire` is its A2A JSON. `run` is its newest turn, once that has ended."""
+
+    wire: Json
+    conversation: Conversation
+    run: testing.Run | None = None
+    work: asyncio.Task[None] | None = None
+    followers: set[asyncio.Queue[Json | None]] = field(default_factory=set)
+    answer: Json | None = None  # the artifact of the turn's tokens
+
+    @property
+    def id(self) -> str:
+        return str(self.wire["id"])
+
+    @property
+    def state(self) -> str:
+        return str(self.wire["status"]["state"])
+
+    def follow(self, until: Container[str]) -> AsyncGenerator[Json]:
+        """The task as it is now, then what happens, up to one of these states. A follower that falls far behind hears
+        no more.
+        """
+        heard: asyncio.Queue[Json | None] = asyncio.Queue(MOST_WAITING)
+        self.followers.add(heard)  # now, because the generator begins later
+        return self._follow(heard, {"task": self.shown()}, until, is_over=self.state in until)
+
+    async def _follow(
+        self, heard: asyncio.Queue[Json | None], event: Json | None, until: Container[str], *, is_over: bool
+    ) -> AsyncGenerator[Json]:
+        try:
+            while event is not None:
+                yield event
+                if is_over or event.get("statusUpdate", {}).get("status", {}).get("state") in until:
+                    return
+                event = await heard.get()
+        finally:
+            self.followers.discard(heard)
+
+    @property
+    def is_working(self) -> bool:
+        return self.state not in ENDED | WAITING
+
+    async def settled(self) -> None:
+        """Wait until the task ends or asks."""
+        if self.work is not None:
+            await asyncio.wait({self.work})
+
+    def shown(self, history: int | None = None, *, artifacts: bool = True) -> Json:
+        """The task with its newest `history` messages (all: None)."""
+        shown = {name: value for name, value in self.wire.items() if artifacts or name != "artifacts"}
+        messages = shown.pop("history", [])
+        if history != 0 and messages:
+            shown["history"] = messages[-history:] if history else messages[:]
+        return shown
+
+    def begin(self, handler: SkillHandler, said: Json) -> None:
+        """Take the turn of a message, which begins the task or answers its question."""
+        message, conversation = Message({**said, **self._ids}), self.conversation
+        history = list(conversation.messages)
+        self.remember({**said, **self._ids})
+        if self.run is not None:
+            memory, kept = self.run.task.session.memory, dict(conversation.memory)
+            memory.clear()
+            memory.update(kept)  # with what other tasks of the conversation changed meanwhile
+            turn: Callable[[], Awaitable[testing.Run]] = partial(self.run.answer, message, emit=self.hear)
+        else:
+            known: dict[str, Any] = {"history": history, "references": conversation.references(message)}
+            turn = partial(testing.run, handler, message, session=conversation.memory, emit=self.hear, **known)
+        self._change(WORKING)
+        self.work = asyncio.get_running_loop().create_task(self._work(turn))
+
+    async def cancel(self) -> None:
+        if self.work is not None and not self.work.done():
+            self.work.cancel()
+            await asyncio.wait({self.work})
+        if self.state not in ENDED:
+            self._change(CANCELED)
+
+    async def _work(self, turn: Callable[[], Awaitable[testing.Run]]) -> None:
+        try:
+            self.run = await turn()
+            self.conversation.memory = self.run.task.session.memory
+            outcome: Outcome = self.run.outcome
+        except asyncio.CancelledError:
+            self._change(CANCELED)
+            return
+        except Exception as error:
+            log.exception("The agent failed")
+            outcome = Failed(f"The agent failed: its code raised {type(error).__name__}.", "agent_error")
+            self._tell({"trace": {"error": f"{type(error).__name__}: {error}"}})
+        self._end(outcome)
+
+    def _end(self, outcome: Outcome) -> None:
+        if isinstance(outcome, PaymentRequired):
+            outcome = Failed("This server takes no payments.", "no_payments")
+        said = outcome.parts
+        if isinstance(outcome, Completed):
+            self._deliver(outcome)
+            said = said or ([text_part(self._answered())] if self._answered() else [])
+        metadata = dict(outcome.message_metadata)
+        if isinstance(outcome, InputRequired | AuthRequired):
+            slot = {"name": outcome.slot, "schema": outcome.schema}
+            metadata["slot"] = {name: value for name, value in slot.items() if value is not None}
+        state = next(state for kind, state in STATES.items() if isinstance(outcome, kind))
+        self._change(state, said_by_agent(said, metadata, **self._ids) if said else None)
+
+    def _answered(self) -> str:
+        return "".join(part["text"] for part in self.answer["parts"]) if self.answer else ""
+
+    def _deliver(self, outcome: Completed) -> None:
+        """The outcome's artifacts, and the end of the streamed answer."""
+        artifacts = list(outcome.artifacts)
+        if self.answer is not None:
+            streamed = self._answered()
+            artifacts = [one for one in artifacts if [part.get("text") for part in one.parts] != [streamed]]
+            self._artifact({**self.answer, "parts": [text_part(streamed)]}, append=False, last=True)
+        for artifact in artifacts:
+            self._artifact(artifact.wire, append=False, last=True)
+
+    async def hear(self, emission: Emission) -> None:
+        """An `emit` of the turn."""
+        match emission:
+            case Progress(text):
+                parts = list(emission.parts) or [text_part(text)]
+                self._change(WORKING, said_by_agent(parts, emission.metadata, **self._ids))
+            case Token(text) | WholeAnswer(text):
+                goes_on = isinstance(emission, Token) and self.answer is not None
+                if self.answer is None:
+                    self.answer = Artifact([], "answer").wire
+                self.answer["parts"] = [*(self.answer["parts"] if goes_on else ()), text_part(text)]
+                self._tell_artifact({**self.answer, "parts": [text_part(text)]}, append=goes_on, last=False)
+            case Chunk():
+                labels = {"name": emission.name, "description": emission.description, "metadata": emission.metadata}
+                wire: Json = {"artifactId": emission.artifact_id, "parts": list(emission.parts)}
+                wire |= {name: value for name, value in labels.items() if value}
+                self._artifact(wire, append=emission.append, last=emission.last)
+            case _:
+                self._tell({"trace": {"kind": type(emission).__name__, **vars(emission)}})
+
+    def _artifact(self, wire: Json, *, append: bool, last: bool) -> None:
+        kept: list[Json] = self.wire.setdefault("artifacts", [])
+        known = next((one for one in kept if one["artifactId"] == wire["artifactId"]), None)
+        if known is None:
+            kept.append(wire)
+        elif append:
+            known["parts"] = [*known["parts"], *wire["parts"]]
+        else:
+            kept[kept.index(known)] = wire
+        self._tell_artifact(wire, append=append and known is not None, last=last)
+
+    def _tell_artifact(self, wire: Json, *, append: bool, last: bool) -> None:
+        self._tell({"artifactUpdate": {**self._ids, "artifact": wire, "append": append, "lastChunk": last}})
+
+    def _change(self, state: str, message: Json | None = None) -> None:
+        self.wire["status"] = {"state": state, "timestamp": now()} | ({"message": message} if message else {})
+        if message is not None and state != WORKING:
+            self.remember(message)
+        self._tell({"statusUpdate": {**self._ids, "status": self.wire["status"]}})
+        if not self.is_working:
+            self.answer = None
+
+    def remember(self, message: Json) -> None:
+        self.wire.setdefault("history", []).append(message)
+        self.conversation.remember(Message(message))
+
+    def _tell(self, event: Json) -> None:
+        for follower in list(self.followers):
+            try:
+                follower.put_nowait(event)
+            except asyncio.QueueFull:
+                self.followers.discard(follower)
+                follower.get_nowait()
+                follower.put_nowait(None)
+
+    @property
+    def _ids(self) -> Json:
+        return {"taskId": self.id, "contextId": self.wire["contextId"]}
+
+
+@dataclass(eq=False)
+class Conversation:
+    """A contextId: its memory, its newest messages, its tasks by their ids, oldest first."""
+
+    id: str
+    memory: Json = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+    tasks: OrderedDict[str, ServedTask] = field(default_factory=OrderedDict)
+
+    @property
+    def newest(self) -> ExistingTask | None:
+        if not self.tasks:
+            return None
+        task = next(reversed(self.tasks.values()))
+        return ExistingTask(task.id, task.state.removeprefix("TASK_STATE_").lower())
+
+    def remember(self, *messages: Message) -> None:
+        self.messages = [*self.messages, *messages][-MOST_MESSAGES:]
+
+    def answer(self, message: Message, parts: list[Part], metadata: Json) -> Json:
+        """The wire form of an answer without a task, which is remembered with its message."""
+        said = said_by_agent(parts, metadata, contextId=self.id)
+        self.remember(message, Message(said))
+        return said
+
+    def references(self, message: Message) -> list[ReferencedTask]:
+        """The ended tasks of the conversation that the message refers to."""
+        named = (self.tasks.get(one) for one in message.references)
+        return [ReferencedTask.from_wire(one.wire) for one in named if one is not None and one.state in ENDED]
+
+
+@dataclass
+class Conversations:
+    """All conversations. Old ones are forgotten."""
+
+    by_id: OrderedDict[str, Conversation] = field(default_factory=OrderedDict)
+    by_task: dict[str, ServedTask] = field(default_factory=dict)
+
+    def named(self, context_id: str) -> Conversation:
+        """The conversation of this contextId; "" for a new one."""
+        name = context_id or str(uuid4())
+        found = self.by_id.setdefault(name, Conversation(name))
+        self.by_id.move_to_end(name)
+        idle = (one for one in self.by_id.values() if one is not found and not _is_busy(one))
+        while len(self.by_id) > MOST_CONVERSATIONS and (oldest := next(idle, None)):
+            del self.by_id[oldest.id]
+            for task in oldest.tasks:
+                del self.by_task[task]
+            idle = (one for one in self.by_id.values() if one is not found and not _is_busy(one))
+        return found
+
+    def new_task(self, conversation: Conversation) -> ServedTask:
+        wire: Json = {
+            "id": str(uuid4()),
+            "contextId": conversation.id,
+            "status": {"state": SUBMITTED, "timestamp": now()},
+        }
+        task = conversation.tasks[wire["id"]] = self.by_task[wire["id"]] = ServedTask(wire, conversation)
+        ended = [one for one in conversation.tasks.values() if one.state in ENDED]
+        for old in ended[: max(0, len(conversation.tasks) - MOST_TASKS)]:
+            del conversation.tasks[old.id], self.by_task[old.id]
+        return task
+
+
+def _is_busy(conversation: Conversation) -> bool:
+    return any(task.is_working for task in conversation.tasks.values())
