@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import hashlib
+import inspect
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, Protocol, Self, Unpack, cast
 from uuid import uuid4
 
@@ -24,7 +27,7 @@ from agentkit.content.emissions import (
     Usage,
 )
 from agentkit.content.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
-from agentkit.effects import Effects, perform, perform_in_thread
+from agentkit.effects import Doing, Effects, do_in_thread, perform, remember
 from agentkit.errors import AgentFailure, HostSignal, Stopped
 from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, lend_none
 from agentkit.tools import Approvals, DeclaredApprovals
@@ -191,6 +194,7 @@ class TaskContext(Turn):
     effects: Effects | None = field(default=None, repr=False, compare=False)
     approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
     model: str | None = field(default=None, repr=False, compare=False)  # that people chose (see `offers_models`)
+    _steps: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
 
     async def credential(self, service: str) -> Credential | None:
         """The credential that the task's owner gave this agent for a service, or None.
@@ -230,6 +234,38 @@ class TaskContext(Turn):
         if self.cancelled:
             raise Stopped
         return await perform(self.effects, name, key, run, find)
+
+    async def step(self, name: str, run: Callable[..., Any], *arguments: Any, key: str = "") -> Any:
+        """Run a piece of the turn, `run(*arguments)`, and keep its result: if the turn starts again after a crash, it
+        gets the result and goes on from there. It needs `retry_safe = True`.
+
+        A step that was cut off runs again. What must not happen twice is an `effect`. A step that fails raises its
+        exception; the next attempt runs it again. A turn with another message runs all its steps.
+
+        Args:
+            name: what happens, for people.
+            run: a function, or an async one. One that is not async runs in a thread.
+            key: which one. Give one to steps whose order may differ between attempts; by default, steps of one name
+                are counted.
+
+        Returns:
+            The result as it is stored: at most 64 KiB of JSON.
+        """
+        if self.cancelled:
+            raise Stopped
+
+        async def act() -> Any:
+            is_async = inspect.iscoroutinefunction(run)
+            made = run(*arguments) if is_async else await asyncio.to_thread(run, *arguments)
+            return await made if inspect.isawaitable(made) else made
+
+        return await remember(self.effects, name, self.step_key(name, key), act)
+
+    def step_key(self, name: str, key: str) -> str:
+        """The key of the turn's next step of this name: the same in each attempt."""
+        self._steps[name] += 1
+        turn = hashlib.sha256(self.message.id.encode()).hexdigest()[:8]
+        return f"{turn} {key or self._steps[name]}"
 
     async def call(
         self,
@@ -374,7 +410,14 @@ class SyncTaskContext(Turn):
 
     def effect(self, name: str, key: str, run: Callable[[], Any], *, find: Callable[[], Any] | None = None) -> Any:
         """`TaskContext.effect` with plain functions, which run in this thread."""
-        return perform_in_thread(self.on_loop.effects, self.wait_for, self._finish, name, key, run, find)
+        return self._do(perform, name, key, run, find)
+
+    def step(self, name: str, run: Callable[..., Any], *arguments: Any, key: str = "") -> Any:
+        """`TaskContext.step` with a plain function, which runs in this thread."""
+        return self._do(remember, name, self.on_loop.step_key(name, key), partial(run, *arguments))
+
+    def _do(self, do: Doing, name: str, key: str, *acts: Any) -> Any:
+        return do_in_thread(do, self.on_loop.effects, self.wait_for, self._finish, name, key, *acts)
 
     def as_completed(self, *calls: Call, check: bool = True) -> Iterator[ChildResult]:
         """Make calls side by side; yields each result when it arrives. Raises like `call`."""

@@ -1,4 +1,7 @@
-"""Outside effects that happen at most once, however often a turn is repeated: claimed before, settled after."""
+"""What a turn does once, however often it is repeated: outside effects at most once, steps until they have a result.
+
+Both are claimed before and settled after.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from uuid import uuid4
 from agentkit.errors import AgentFailure
 
 MAX_NAME, MAX_KEY = 100, 200  # characters
+MAX_WHY = 500  # characters of a step's error in the log
 
 
 class EffectUnknown(AgentFailure):
@@ -63,8 +67,7 @@ async def perform(effects: Effects | None, name: str, key: str, run: Act, find: 
     """See `TaskContext.effect`."""
     if effects is None:
         raise AgentFailure("An effect needs a task: let select_response_type choose one for this message.", "no_task")
-    if not (0 < len(name) <= MAX_NAME and 0 < len(key) <= MAX_KEY):
-        raise ValueError(f"An effect has a name of 1 to {MAX_NAME} characters and a key of 1 to {MAX_KEY}.")
+    _check(name, key)
     held = await effects.claim(name, key)
     if held.state == "unknown" and find is not None:
         try:
@@ -85,25 +88,49 @@ async def perform(effects: Effects | None, name: str, key: str, run: Act, find: 
         raise
 
 
+async def remember(effects: Effects | None, name: str, key: str, run: Act) -> Any:
+    """See `TaskContext.step`."""
+    if effects is None:
+        return await run()
+    _check(name, key)
+    held = await effects.claim(name, key)
+    if held.state == "unknown":  # cut off
+        held = await effects.claim(name, key, instead_of=held.id)
+    if held.state == "done":
+        return held.result
+    try:
+        result = await run()
+    except Exception as error:
+        await effects.release(held, f"{type(error).__name__}: {error}"[:MAX_WHY])
+        raise
+    return await asyncio.shield(effects.settle(held, result))
+
+
+def _check(name: str, key: str) -> None:
+    if not (0 < len(name) <= MAX_NAME and 0 < len(key) <= MAX_KEY):
+        raise ValueError(f"It has a name of 1 to {MAX_NAME} characters and a key of 1 to {MAX_KEY}.")
+
+
 type WaitFor = Callable[[Coroutine[Any, Any, Any]], Any]
+type Doing = Callable[..., Coroutine[Any, Any, Any]]
+"""`perform` or `remember`."""
 
 
-def perform_in_thread(
-    effects: Effects | None, wait_for: WaitFor, finish: WaitFor, name: str, key: str, *acts: Any
+def do_in_thread(
+    do: Doing, effects: Effects | None, wait_for: WaitFor, finish: WaitFor, name: str, key: str, *acts: Any
 ) -> Any:
-    """`perform` with plain functions, which run in this thread. Only the host's methods run on its event loop.
+    """`do` with plain functions, which run in this thread. Only the host's methods run on its event loop.
 
     `finish` waits also where the turn was stopped.
     """
-    run, find = (act and _as_coroutine(act) for act in acts)
-    work = perform(effects and _FromThread(effects, wait_for, finish), name, key, run, find)
+    work = do(effects and _FromThread(effects, wait_for, finish), name, key, *(act and as_act(act) for act in acts))
     try:
         return asyncio.run(work)
     finally:
         work.close()
 
 
-def _as_coroutine(act: Callable[[], Any]) -> Act:
+def as_act(act: Callable[[], Any]) -> Act:
     async def acting() -> Any:
         return act()
 

@@ -1,11 +1,12 @@
-"""Outside effects happen at most once, whatever cuts a turn off and however often it starts again."""
+"""Outside effects happen at most once and finished steps once, however often a turn starts again."""
 
 import asyncio
 from functools import partial
+from typing import ClassVar
 
 import pytest
 
-from agentkit import EffectUnknown, Failed, NotDone, SkillHandler, TaskContext, testing
+from agentkit import EffectUnknown, Failed, NotDone, SkillHandler, SyncTaskContext, TaskContext, testing
 from agentkit.effects import Claim, RememberedEffects
 from apps.agents.registration import register_hosted
 from apps.engine import accept
@@ -133,3 +134,58 @@ async def test_declined_effect_fails_its_task_and_is_released():
     for _ in range(2):
         outcome = (await testing.run(shop, "pay", effects=effects)).outcome
         assert outcome == Failed("The card was declined.", "not_done")
+
+
+class Stepping(SkillHandler):
+    """Works in steps; its first attempt hangs in the second."""
+
+    retry_safe = True
+    ran: ClassVar[list[str]] = []
+
+    async def on_request(self, task: TaskContext) -> str:
+        found = [await task.step("read", self.read, name) for name in ("a", "b")]
+        return " ".join([*found, await task.step("sum", self.sum, found)])
+
+    def read(self, name: str) -> str:
+        Stepping.ran.append(name)
+        return name.upper()
+
+    async def sum(self, found: list[str]) -> str:
+        Stepping.ran.append("sum")
+        await Charging.hang(Charging(), "during")
+        return "".join(found)
+
+
+async def test_killed_turn_repeats_no_finished_step(transactional_db, ada, said):
+    Stepping.ran, Charging.hanging = [], asyncio.Event()
+    agent = await db.run(register_hosted, "stepping", "tests.engine.test_effects:Stepping")
+    sent = await db.run(accept.accept, ada.principal, agent, said())
+    await killed(sent.run, "during")
+    assert await tried_again(sent) == "A B AB"
+    assert Stepping.ran == ["a", "b", "sum", "sum"]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_steps_are_remembered_within_a_message(is_async):
+    ran = []
+
+    def work(text):
+        ran.append(text)
+        if text == "fails once" and ran.count(text) == 1:
+            raise RuntimeError("the line broke")
+        return [text]
+
+    async def in_task(task: TaskContext) -> str:
+        return str([await task.step("work", work, text) for text in ("first", task.message.text)])
+
+    def in_thread(task: SyncTaskContext) -> str:
+        return str([task.step("work", work, text) for text in ("first", task.message.text)])
+
+    handler, effects = in_task if is_async else in_thread, RememberedEffects()
+    message = testing.user_message("fails once")
+    with pytest.raises(RuntimeError):
+        await testing.run(handler, message, effects=effects)
+    assert (await testing.run(handler, message, effects=effects)).said == "[['first'], ['fails once']]"
+    assert ran == ["first", "fails once", "fails once"]
+    await testing.run(handler, "another", effects=effects)
+    assert ran[3:] == ["first", "another"]
