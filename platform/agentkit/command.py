@@ -1,7 +1,6 @@
 """The command `agentkit`: begin an agent, try it, test it, serve it.
 
-An agent's folder has an `agent.yaml`: `handler` (such as `agent:Shout`), and optionally `name`, `description` and
-`version`, which replace the handler's.
+An agent's folder has an `agent.yaml` (see `agentkit.folders`).
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from agentkit.errors import HandlerError
-from agentkit.handlers import SkillHandler, load_handler
 
-DESCRIPTION = "agent.yaml"
-KEYS = {"handler", "name", "description", "version"}
 TARGET, URL, TOKEN, PAGE, HOSTS = (f"AGENTKIT_{name}" for name in ("AGENT", "URL", "TOKEN", "PAGE", "HOSTS"))
 
 NEW_FILES = {
-    DESCRIPTION: """handler: agent:{kind}
+    "agent.yaml": """handler: agent:{kind}
 name: {name}
 description: Repeats what you say, louder.
 """,
@@ -113,50 +109,11 @@ def _new(asked: argparse.Namespace) -> None:
     print(f"{folder} has an agent. Try it:\n\n    cd {folder}\n    agentkit test\n    agentkit dev")
 
 
-def agent_at(target: str) -> SkillHandler:
-    """The handler of a folder with agent.yaml, or at `module:Name`. Their folder is put on the import path.
-
-    Raises:
-        HandlerError: there is none.
-    """
-    if ":" in target and not Path(target).exists():
-        _import_from(Path())
-        return load_handler(target)
-    folder = Path(target)
-    described = _described(folder)
-    _import_from(folder)
-    handler = load_handler(str(described["handler"]))
-    for name in sorted(KEYS - {"handler"} & described.keys()):
-        setattr(handler, name, str(described[name]))
-    return handler
-
-
-def _import_from(folder: Path) -> None:
-    if (path := str(folder.resolve())) not in sys.path:
-        sys.path.insert(0, path)
-
-
-def _described(folder: Path) -> dict[str, Any]:
-    import yaml
-
-    file = folder / DESCRIPTION
-    try:
-        described = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError:
-        raise HandlerError(f"{folder.resolve()} has no {DESCRIPTION}. Name the agent as module:Name.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise HandlerError(f"{file} is no YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(described, dict) or not isinstance(described.get("handler"), str):
-        raise HandlerError(f"{file} must name the agent's class or function: handler: module:Name.")
-    if unknown := sorted(map(str, described.keys() - KEYS)):
-        raise HandlerError(f"{file} has {', '.join(unknown)}; known are {', '.join(sorted(KEYS))}.")
-    return described
-
-
 def _serve(asked: argparse.Namespace, *, page: bool = False) -> None:
     try:
         import uvicorn
 
+        from agentkit.folders import agent_at
         from agentkit.serving import LOCAL_HOSTS
     except ModuleNotFoundError as missing:
         raise HandlerError(f'{missing.name} is missing: pip install "parley-agentkit[serve]".') from None
@@ -185,6 +142,7 @@ def _dev(asked: argparse.Namespace) -> None:
 
 def application() -> Any:
     """What uvicorn serves, by the environment; called again after a file changed."""
+    from agentkit.folders import agent_at
     from agentkit.serving import LOCAL_HOSTS
     from agentkit.serving import application as serve
 

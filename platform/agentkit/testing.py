@@ -164,7 +164,7 @@ class Run:
             raise ValueError("An agent that was called asked this: answer it in a run of its own.")
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
         fields: dict[str, Any] = {"task_id": self.task.task_id, "slot": question.slot, "asked": _asked(question)}
-        fields |= {"skill": self.skill, "emit": emit}
+        fields |= {"context_id": self.task.context_id, "skill": self.skill, "emit": emit}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
         if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
@@ -197,7 +197,19 @@ class Run:
         return await _turn(self.handler, self.task.message, self.agents, **fields)
 
 
-REPEATED = ("task_id", "slot", "asked", "skill", "history", "references", "session", "lend", "resumed", "effects")
+REPEATED = (
+    "task_id",
+    "context_id",
+    "slot",
+    "asked",
+    "skill",
+    "history",
+    "references",
+    "session",
+    "lend",
+    "resumed",
+    "effects",
+)
 
 
 def _asked(question: InputRequired | AuthRequired) -> dict[str, Any]:
@@ -217,8 +229,8 @@ def user_message(message: str | dict[str, Any], files: Files | None = None) -> M
 def task_for(message: Message, recorder: Recorder, **fields: Any) -> TaskContext:
     """A task's context for a message; `fields` are further attributes of `Turn`."""
     fields.setdefault("task_id", str(message.wire.get("taskId") or uuid4()))
-    context_id = str(message.wire.get("contextId") or "testing")
-    return TaskContext(context_id=context_id, message=message, emit=recorder.emit, **fields)
+    fields.setdefault("context_id", str(message.wire.get("contextId") or "testing"))
+    return TaskContext(message=message, emit=recorder.emit, **fields)
 
 
 def lender_of(credentials: Mapping[str, Given]) -> Lend:

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from importlib.resources import files
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -21,6 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from agentkit.errors import HandlerError
 from agentkit.handlers import as_handler
 from agentkit.serving.protocol import VERSION, Agent, Refused, card_of, read_json
 from agentkit.serving.tasks import Json
@@ -71,6 +73,24 @@ def application(
     routes += [Route("/", show)] if page else []
     allowed = Middleware(TrustedHostMiddleware, allowed_hosts=hosts) if hosts else None
     return Starlette(routes=routes, middleware=[allowed] if allowed else [])
+
+
+def serve(agent: object, *, host: str = "127.0.0.1", port: int = 8080, token: str = "") -> None:
+    """Serve anything that `as_handler` takes until the process ends.
+
+    Args:
+        token: who calls must send it, as `Authorization: Bearer`.
+
+    Raises:
+        HandlerError: it is no agent, or others than this machine could call it without a token.
+    """
+    if host not in LOCAL_HOSTS and not token:
+        raise HandlerError(f"Others reach {host}: give a token, which callers send as a bearer token.")
+    hosts = None if token else LOCAL_HOSTS
+    url = f"http://{host}:{port}/"
+    served = application(agent, url, token=token, page=not token, hosts=hosts)
+    print(f"It answers at {url}", flush=True)
+    uvicorn.run(served, host=host, port=port, log_level="warning")
 
 
 async def _call(served: Agent, request: Request, *, with_trace: bool) -> Response:

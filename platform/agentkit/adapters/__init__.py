@@ -1,0 +1,75 @@
+"""Agents of other frameworks, as agents of this one. Each module needs the framework's own package.
+
+`agent(theirs)` makes a `SkillHandler`, which a platform or `agentkit serve` runs; `serve(theirs)` serves it at once.
+`docs/how-to/bring-your-agent.md` says what of a framework becomes what.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+from agentkit.content.messages import Artifact, Message, data_part, text_part
+from agentkit.handlers import SkillHandler
+from agentkit.outcomes import Completed, InputRequired
+
+MOST_KEPT = 48 * 1024
+"""Bytes of a conversation that are kept in its memory. Of a longer one, the next turn gets the texts alone."""
+
+APPROVAL = "approval"
+"""The slot of the question whether a tool may be called."""
+APPROVE, REFUSE = "approve", "refuse"
+REFUSED = "A person refused this call. Do not make it again unless they ask for it."
+
+
+def serving(agent: Callable[..., SkillHandler]) -> Callable[..., None]:
+    """An adapter's `serve(theirs, *, host, port, token, **options)`: see `agentkit.serving.serve`. `options` are those
+    of its `agent`.
+    """
+
+    def serve(theirs: Any, *, host: str = "127.0.0.1", port: int = 8080, token: str = "", **options: Any) -> None:
+        from agentkit import serving
+
+        serving.serve(agent(theirs, **options), host=host, port=port, token=token)
+
+    return serve
+
+
+def approval_question(tool: str, arguments: Any) -> InputRequired:
+    """Asks whether a tool may be called. The answer is APPROVE or REFUSE."""
+    shown = {"tool": tool, "arguments": arguments_of(arguments)}
+    choices = {"type": "string", "enum": [APPROVE, REFUSE]}
+    return InputRequired([text_part("May the agent use this tool?"), data_part(shown)], APPROVAL, choices)
+
+
+def answer_of(output: Any) -> Completed:
+    """A framework's result: text is the message, all else is data."""
+    if isinstance(output, str):
+        return Completed(output)
+    return Completed(artifacts=[Artifact.json("answer", plain(output))])
+
+
+def words_of(message: Message) -> str:
+    """A message's text, or its data as JSON."""
+    return message.text or "\n".join(json.dumps(value, ensure_ascii=False) for value in message.data)
+
+
+def arguments_of(given: Any) -> dict[str, Any]:
+    """A tool call's arguments, which may be JSON text."""
+    try:
+        value = json.loads(given) if isinstance(given, str) and given else given or {}
+    except ValueError:
+        value = {"text": given}
+    return plain(value) if isinstance(value, dict) else {"value": plain(value)}
+
+
+def plain(value: Any) -> Any:
+    """As JSON: Pydantic models and dataclasses by their fields, other objects as text."""
+    return json.loads(json.dumps(value, default=_fields))
+
+
+def _fields(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", exclude_unset=True)
+    is_data = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return dataclasses.asdict(value) if is_data else getattr(value, "text", None) or str(value)
