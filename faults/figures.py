@@ -6,6 +6,7 @@ promise is broken.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import random
@@ -283,7 +284,9 @@ FIGURES: dict[str, Callable[[Target], Coroutine[Any, Any, Found]]] = {
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(FIGURES)
+    parser = argparse.ArgumentParser(prog="faults.figures", description="Measures single promises under faults.")
+    parser.add_argument("names", nargs="*", choices=FIGURES, default=list(FIGURES), help="by default all")
+    names = parser.parse_args().names
     found = variants.services()
     kept = True
     for name in names:

@@ -1,5 +1,6 @@
 """Agents of Pydantic AI are agents: text, tools, approvals, memory, files."""
 
+import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, UsageLimitExceeded
 from pydantic_ai.messages import ModelResponse, TextPart
@@ -7,6 +8,9 @@ from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
 from agentkit import Failed, InputRequired, ToolCall, ToolResult, Usage, testing
 from agentkit.adapters.pydantic_ai import agent
+from apps.agents.registration import register_hosted
+from parley import db
+from tests.remote.conversing import Talk, words
 
 
 def scripted(*said, heard=None):
@@ -110,3 +114,26 @@ async def test_limits_of_usage_fail_the_task():
     run = await testing.run(agent(theirs), "hello")
     assert isinstance(run.outcome, Failed)
     assert run.outcome.code == "usage_limit"
+
+
+def desk_agent():
+    theirs = Agent(scripted([("delete", '{"name": "a"}')], "Done"), output_type=[str, DeferredToolRequests])
+
+    @theirs.tool_plain(requires_approval=True)
+    def delete(name: str) -> str:
+        return "gone"
+
+    return agent(theirs, name="Desk")
+
+
+desk = desk_agent()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_parley_hosts_the_agent_and_asks(ada):
+    talk = Talk(ada, await db.run(register_hosted, "desk", "tests.adapters.test_pydantic_ai:desk"))
+    asked = await talk.ask("Delete it")
+    assert (asked.state, asked.slot["schema"]["enum"]) == ("input-required", ["approve", "refuse"])
+    done = await talk.ask("approve", task=asked)
+    assert (done.state, words(done)) == ("completed", "Done")
