@@ -14,6 +14,7 @@ from parley.db import sql
 
 FAILURES_KEPT = datetime.timedelta(days=30)
 KILLED = "It was killed before its end."
+STOPPED = "It was stopped before its end."
 
 
 def last_backup() -> Backup | None:
@@ -44,7 +45,7 @@ def noted(place: str, name: str, *, is_encrypted: bool) -> Iterator[Backup]:
     try:
         yield row
     except BaseException as error:
-        row.problem = str(error) or type(error).__name__
+        row.problem = (str(error) or type(error).__name__) if isinstance(error, Exception) else STOPPED
         with suppress(DatabaseError):  # perhaps what failed it
             _end(row, Backup.State.FAILED)
         raise
