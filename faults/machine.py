@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 WORK_SECONDS = 0.02  # of processor time, to measure
 BETWEEN = 1.0
+MOST = 10.0  # times; a wait ends some time
 
 
 class Machine:
     """Attributes:
-    stretch: seconds that a second of a processor's work takes now; 1 on an idle machine.
+    stretch: seconds that a second of a processor's work takes now, up to MOST; 1 on an idle machine.
     most: the largest so far.
     """
 
@@ -35,7 +36,7 @@ class Machine:
 
     def note(self) -> None:
         """Measure once."""
-        stretch = max(1.0, self._measure())
+        stretch = min(MOST, max(1.0, self._measure()))
         self.now()
         self.stretch, self.most = stretch, max(self.most, stretch)
 

@@ -46,8 +46,11 @@ QUESTIONS, SESSIONS = 4, 4
 LONG_COUNT = 1_500  # lines, more than the old processes have time for
 MENDED = frozenset({"429", "503", "ConnectError", "ReadError", "RemoteProtocolError", "WriteError"})
 """After these a client may repeat its call: Parley says so, or the process has ended."""
-MISFIT = re.compile(r"ERROR:  .*(?:does not exist|not-null constraint|foreign key constraint|check constraint).*")
-"""What PostgreSQL answers a process that does not fit its tables."""
+MISFIT = re.compile(
+    r"ERROR:  (?!prepared statement )"
+    r".*(?:does not exist|not-null constraint|foreign key constraint|check constraint).*"
+)
+"""What PostgreSQL answers a process that does not fit its tables. Prepared statements go with each rollback."""
 NOT_UNDERSTOOD = re.compile(
     r"(?:unregistered task|UndefinedColumn|UndefinedTable|ImportError|KeyError|TypeError|ValidationError):?[^\"\\\n]*"
 )

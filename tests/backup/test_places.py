@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import signal
 import sys
 
 import pytest
@@ -186,11 +187,11 @@ def test_backups_are_made_at_intervals_and_survive_failures(folder, monkeypatch,
         if len(waits) == 3:
             gone.rename(folder)
         if len(waits) >= 4:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(command, "pause", wait)
     for _ in range(2):  # the second process waits until the first one's next is due
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(SystemExit):
             call_command("backup", folder, "--every=6h", "--keep-last=5")
     first, failed, second = capsys.readouterr().out.splitlines()
     assert "FAILED" in failed

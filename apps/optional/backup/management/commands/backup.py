@@ -173,7 +173,7 @@ def _summary(made: Made) -> list[str]:
     if not made.row.is_encrypted:
         lines.append("The backup is not encrypted: whoever reads it reads all conversations.")
     if deleted := made.pruned.deleted:
-        lines.append(f"{len(deleted)} older backups were deleted, from {min(deleted)} to {max(deleted)}.")
+        lines.append(f"Deleted {len(deleted)} older: {', '.join(deleted[:3])}{' …' if deleted[3:] else ''}.")
     if made.pruned.problem:
         lines.append(f"Older backups could not be deleted: {made.pruned.problem}")
     lines += [f"{name} has another size than when it was written: do not rely on it." for name in made.pruned.damaged]
