@@ -10,6 +10,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.defaultfilters import filesizeformat
 from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.decorators import method_decorator
@@ -25,7 +26,7 @@ from apps.housekeeping.periodic import Job
 from apps.operators.panels import may_view
 from parley.db.sql import database_time
 from parley.faces import cells
-from parley.faces.admin import MenuItem, ReadOnlyAdmin, time_cell
+from parley.faces.admin import MenuItem, ReadOnlyAdmin, column, time_cell
 from parley.faces.cells import Tone
 from parley.program import DISTRIBUTION
 
@@ -149,7 +150,8 @@ class BackupAdmin(ReadOnlyAdmin):
         Backup.State.RUNNING: Tone.WORKING, Backup.State.COMPLETE: Tone.DONE, Backup.State.FAILED: Tone.FAILED,
     }  # fmt: skip
     started, ended = time_cell("started_at"), time_cell("ended_at")
-    list_display = ("name", "state", started, "place", "bytes", "problem")
+    size = column("size", lambda row: filesizeformat(row.bytes), "bytes", field="bytes")
+    list_display = ("name", "state", started, "place", size, "problem")
     list_filter = ("state",)
-    fields = ("name", "place", "state", started, ended, "bytes", "is_encrypted", "problem")
+    fields = ("name", "place", "state", started, ended, size, "is_encrypted", "problem")
     search_fields = ("name", "place")
