@@ -133,9 +133,9 @@ $(AUDIT)/.installed: deploy/tools/requirements.txt | $(filter .tools/bin/uv,$(UV
 # The locks carry hashes and name no host.
 lock: | $(filter .tools/bin/uv,$(UV))
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--extra showcase pyproject.toml -o requirements.lock
+		--extra s3 --extra showcase pyproject.toml -o requirements.lock
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--extra showcase --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+		--extra s3 --extra showcase --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		deploy/tools/requirements.in -o deploy/tools/requirements.txt
 

@@ -23,6 +23,7 @@ from faults.followers import EventsFollower, Follower, SocketFollower
 from faults.history import INTERRUPTED, TERMINAL, Record, Seen
 from faults.injections import FAULTS, Schedule
 from faults.load import Client, GaveUp, Load, Pace, Tenant, answered
+from faults.machine import machine
 from faults.planted import DEFECTS
 from faults.receiver import Receiver
 from faults.stage import Embedded, Services, Stage, standing
@@ -30,7 +31,7 @@ from faults.stage import Embedded, Services, Stage, standing
 TENANTS = ("alpha", "beta")
 WARM_SECONDS = 8.0
 STUCK_SECONDS = 60.0  # without any change of the record, while something is unfinished
-CATCH_UP_SECONDS = 60.0
+CATCH_UP_SECONDS = 60.0  # without hearing anything
 PROMISED_SECONDS = 30.0  # until everything has ended or asks, on a machine that is not busy
 REPORTS = Path("var/faults")
 LONG_MINUTES = 15.0  # a run of so many minutes has long outages
@@ -125,7 +126,7 @@ class Trial:
         for follower in followers:
             follower.start()
         for follower in followers:
-            if not follower.is_placed.wait(60):
+            if not follower.is_placed.wait(machine.seconds(60)):
                 raise GaveUp(f"{follower.door} of {follower.tenant.name} gets no place")
         return followers
 
@@ -164,13 +165,13 @@ class Trial:
     def _wait_until_settled(self, load: Load) -> float:
         """Wait until nothing is unfinished, as long as the record grows; returns the time of the end."""
         newest: tuple[Any, ...] = ()
-        changed_at = time.monotonic()
-        while time.monotonic() - changed_at < STUCK_SECONDS:
+        changed_at = machine.now()
+        while machine.now() - changed_at < STUCK_SECONDS:
             [now] = self.stage.query()(UNFINISHED)
             if not any(now[:3]) and not load.is_busy:
                 return time.monotonic()
             if now != newest:
-                newest, changed_at = now, time.monotonic()
+                newest, changed_at = now, machine.now()
             time.sleep(0.5)
         self.seen.abandoned.set()
         load.join()
@@ -178,20 +179,27 @@ class Trial:
         return time.monotonic()
 
     def _catch_up(self, followers: list[Follower]) -> None:
-        """Wait until followers have heard what the record has; the judge finds who has not."""
+        """Wait until followers have heard what the record has, as long as they hear; the judge finds who has not."""
         contexts = self.stage.query()("SELECT id, last_event, owner_id FROM record_context")
         newest = {str(uuid.UUID(str(key))): (last, owner) for key, last, owner in contexts}
-        deadline = time.monotonic() + CATCH_UP_SECONDS
+        tasks = self.stage.query()("SELECT id, context_id FROM record_task")
+        context_of = {str(uuid.UUID(str(task))): str(uuid.UUID(str(context))) for task, context in tasks}
+        said_in = {context_of.get(one.task) for one in self.seen.acknowledged}
         for follower in followers:
             mine = {key: last for key, (last, owner) in newest.items() if owner == follower.tenant.user}
-            while time.monotonic() < deadline and any(
-                follower.reached(key) < last for key, last in mine.items() if key in follower.heard.logs
+            heard, changed_at = -1, machine.now()
+            while machine.now() - changed_at < CATCH_UP_SECONDS and any(
+                follower.reached(key) < last
+                for key, last in mine.items()
+                if key in said_in or key in follower.heard.logs
             ):
+                if len(follower.heard.text) != heard:
+                    heard, changed_at = len(follower.heard.text), machine.now()
                 time.sleep(0.2)
         for follower in followers:
             follower.stop()
         for follower in followers:
-            follower.join(60)
+            follower.join(machine.seconds(60))
 
     # Judging
 
@@ -234,6 +242,7 @@ class Trial:
             "second terminals": len(found["each_task_ends_once"]),
             "gaps": len(found["indexes_have_no_gaps"]),
             "foreign answers": len(found["nobody_sees_what_is_anothers"]),
+            "slowest machine": f"{machine.most:.1f} times",
             "seconds until all ended": round(max(0.0, settled), 1),
             "events heard by followers": sum(len(one.text) for one in self.seen.followed),
             "connections of followers": sum(one.connections for one in self.seen.followed),
@@ -311,6 +320,7 @@ def main(arguments: list[str]) -> int:
     options = parsed(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # also then nothing is left behind
     print(f"seed {options.seed}", flush=True)
+    machine.start()
     planted = {"FAULTS_PLANTED": options.planted} if options.planted else {}
     stage = Embedded(**planted) if options.embedded else Services(**planted)
     outcome = Trial(options, stage).run()

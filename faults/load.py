@@ -20,11 +20,12 @@ import httpx
 
 from faults.agents import lines
 from faults.history import INTERRUPTED, TERMINAL, Acknowledged, Answered, Probed, Refused, Seen, Streamed
+from faults.machine import machine
 from faults.receiver import TURNED
 from faults.stage import REMOTE
 
 JSON = dict[str, Any]
-PATIENCE = 240.0  # seconds without an answer until a client gives up
+PATIENCE = 240.0  # seconds without an answer until a client gives up, by the machine's clock
 CALL_SECONDS = 20.0
 BETWEEN = 0.25
 AGAIN = frozenset({429, 502, 503, 504})
@@ -74,7 +75,7 @@ class Client:
     ) -> None:
         self.tenant, self.urls, self.seen, self.chance = tenant, urls, seen, chance
         self.pace = pace or Pace()
-        self._http = httpx.Client(timeout=CALL_SECONDS, trust_env=False)
+        self._http = httpx.Client(trust_env=False)
         self._headers = {"Authorization": f"Bearer {tenant.key}", "A2A-Version": "1.0"}
 
     def close(self) -> None:
@@ -82,13 +83,15 @@ class Client:
 
     def call(self, method: str, path: str, body: JSON | None = None, **headers: str) -> httpx.Response:
         """The answer, other than to try again. Raises GaveUp."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = machine.now() + PATIENCE
         while self._is_patient(deadline):
             self._begin()
             began = time.monotonic()
             try:
                 url = self.chance.choice(self.urls) + path
-                answer = self._http.request(method, url, json=body, headers=self._headers | headers)
+                answer = self._http.request(
+                    method, url, json=body, headers=self._headers | headers, timeout=machine.seconds(CALL_SECONDS)
+                )
             except httpx.TransportError as error:
                 why = type(error).__name__
             else:
@@ -109,7 +112,7 @@ class Client:
         self.seen.count("calls")
 
     def _is_patient(self, deadline: float) -> bool:
-        return time.monotonic() < deadline and not self.seen.abandoned.is_set()
+        return machine.now() < deadline and not self.seen.abandoned.is_set()
 
     def _note(self, path: str, status: int, body: str) -> None:
         """A server's error that does not say when to try again is an offense."""
@@ -149,7 +152,7 @@ class Client:
 
     def settled(self, agent: str, task: str, states: frozenset[str] = TERMINAL | INTERRUPTED) -> JSON:
         """The task once it has such a state. Raises GaveUp."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = machine.now() + PATIENCE
         while self._is_patient(deadline):
             found = self.read(agent, task)
             if state_of(found) in states:
@@ -173,7 +176,7 @@ class Client:
     def stream(self, agent: str, said: JSON) -> Streamed:
         """Send a message and follow its task to the end, over as many connections as it takes."""
         heard = Streamed(self.tenant.name, "")
-        deadline = time.monotonic() + PATIENCE
+        deadline = machine.now() + PATIENCE
         while self._is_patient(deadline):
             with suppress(httpx.TransportError, httpx.StreamError):
                 for event in self._events(agent, said, heard, deadline):
@@ -199,7 +202,8 @@ class Client:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         url = f"{self.chance.choice(self.urls)}/a2a/{agent}"
         self._begin()
-        with self._http.stream("POST", url, json=request, headers=headers) as answer:
+        patient = machine.seconds(CALL_SECONDS)
+        with self._http.stream("POST", url, json=request, headers=headers, timeout=patient) as answer:
             if not answer.headers.get("Content-Type", "").startswith("text/event-stream"):
                 answer.read()
                 self._note(url, answer.status_code, answer.text)
@@ -455,7 +459,7 @@ class Load:
 
     def join(self) -> None:
         for thread in self._threads:
-            thread.join(2 * CALL_SECONDS)
+            thread.join(machine.seconds(2 * CALL_SECONDS))
 
     @property
     def is_busy(self) -> bool:

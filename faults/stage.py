@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from faults.history import Query, querying
+from faults.machine import machine
 from tests.faults.servers import Line, Postgres, Redis
 from tests.remote.peers.starting import running
 from tests.stack import Stack, free_port
@@ -139,9 +140,9 @@ class Stage:
 
     def stand(self) -> None:
         """Start what has ended, and wait until all take work and answer. Raises Unsteady."""
-        deadline = time.monotonic() + STAND_SECONDS
+        deadline = machine.now() + STAND_SECONDS
         while not (self.revive() == 0 and self._answers()):
-            if time.monotonic() > deadline:
+            if machine.now() > deadline:
                 raise Unsteady(self.stack.log()[-8000:])
             time.sleep(0.2)
 
@@ -222,6 +223,7 @@ class Services(Stage):
             "CHANNEL_LAYER_URL": self.redis_line.url,
         }
         self.stack = Stack(services=services, **SETTINGS, **WAITS_FOR_THE_DISK)
+        self.stack.now = machine.now
         self.stack.environment |= environment
         self.stack.workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
         self.stack.webs |= {f"web-{number}": free_port() for number in range(2, self.webs + 1)}

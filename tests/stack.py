@@ -130,6 +130,8 @@ class Stack:
         workers: names of Celery workers: "worker", and those of `another_worker`.
         webs: ports of web servers by name: "web", and those of `another_web`.
         data_dir: its DATA_DIR, with each process's output in `<name>.log`.
+        now: the clock by which a start may take START_SECONDS.
+        command_seconds: how long a command may take.
     """
 
     def __init__(self, *, services: Mapping[str, str] = os.environ, web: str = "uvicorn", **environment: str) -> None:
@@ -140,6 +142,8 @@ class Stack:
         self.url = f"http://127.0.0.1:{self.port}"
         self.web = web
         self.root = ROOT
+        self.now: Callable[[], float] = time.monotonic
+        self.command_seconds = 240.0
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
@@ -281,10 +285,10 @@ class Stack:
 
     def wait_until(self, until: Callable[[], bool]) -> None:
         """Wait for a condition; a process that ends fails the test."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = self.now() + START_SECONDS
         while not until():
             dead = [name for name, process in self.processes.items() if process.poll() is not None]
-            if dead or time.monotonic() > deadline:
+            if dead or self.now() > deadline:
                 raise AssertionError(f"{dead or self.url} does not stand.\n{self.log()}")
             time.sleep(0.05)
 
@@ -339,7 +343,8 @@ class Stack:
         self._begins_as_others &= as_it_was  # `prepare` must then keep what this adds
         done = subprocess.run(
             [sys.executable, *arguments],
-            cwd=self.root, env=self._of_root(), capture_output=True, text=True, check=False, timeout=240,
+            cwd=self.root, env=self._of_root(), capture_output=True, text=True, check=False,
+            timeout=self.command_seconds,
         )  # fmt: skip
         assert not check or done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done

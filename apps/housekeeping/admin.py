@@ -10,6 +10,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.defaultfilters import filesizeformat
 from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils.decorators import method_decorator
@@ -20,12 +21,12 @@ from django.views.decorators.http import require_POST
 
 from apps.accounts.models import User
 from apps.housekeeping import periodic, processes
-from apps.housekeeping.models import SEEN_WITHIN, PeriodicJob, ServerProcess
+from apps.housekeeping.models import SEEN_WITHIN, Backup, PeriodicJob, ServerProcess
 from apps.housekeeping.periodic import Job
 from apps.operators.panels import may_view
 from parley.db.sql import database_time
 from parley.faces import cells
-from parley.faces.admin import MenuItem, ReadOnlyAdmin, time_cell
+from parley.faces.admin import MenuItem, ReadOnlyAdmin, column, time_cell
 from parley.faces.cells import Tone
 from parley.program import DISTRIBUTION
 
@@ -140,3 +141,17 @@ def _load(row: ServerProcess) -> SafeString | str:
     waiting = f", {row.waiting:,} wait" if row.waiting else ""
     meter = '{} of {}{} <meter min="0" max="{}" value="{}" aria-label="runs"></meter>'
     return format_html(meter, f"{row.busy:,}", f"{row.capacity:,}", waiting, row.capacity, row.busy)
+
+
+@admin.register(Backup)
+class BackupAdmin(ReadOnlyAdmin):
+    menu = MenuItem("Installation", 6, "backup")
+    tones = {
+        Backup.State.RUNNING: Tone.WORKING, Backup.State.COMPLETE: Tone.DONE, Backup.State.FAILED: Tone.FAILED,
+    }  # fmt: skip
+    started, ended = time_cell("started_at"), time_cell("ended_at")
+    size = column("size", lambda row: filesizeformat(row.bytes), "bytes", field="bytes")
+    list_display = ("name", "state", started, "place", size, "problem")
+    list_filter = ("state",)
+    fields = ("name", "place", "state", started, ended, size, "is_encrypted", "problem")
+    search_fields = ("name", "place")

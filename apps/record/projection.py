@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import DatabaseError, models
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from apps.record import lineage
 from apps.record.chain import Chain, problem_of_own_events
@@ -21,11 +22,14 @@ from apps.record.content.strict_json import digest_of
 from apps.record.events import DATED, JSON, EventType, Opening, SessionDeleted
 from apps.record.lineage import mark_left
 from apps.record.models import TRANSITIONS, Artifact, Context, Event, IllegalTransition, Message, Task, TaskState
+from parley.db.sql import Keys
 
 NO_PART_OF_REPLAY = {
     *("is_watched", "memory", "approved_tools", "cold_file", "cold_at", "cold_messages", "warmed_at", "head_hash")
 }
 """Columns of a context that no event sets."""
+SHORT_LOG = 200
+"""Events of a log that is compared together with others'."""
 
 
 @dataclass
@@ -394,10 +398,14 @@ def rebuild(context_id: uuid.UUID, upto: int | None = None, chain: Chain | None 
 
     Raises Context.DoesNotExist if there is no log.
     """
-    rebuilt = Rebuilt(Context(pk=context_id))
     tombstone = _tombstone(context_id)
     log = log_of(context_id, upto).iterator(chunk_size=500)
-    for event in [tombstone] if tombstone else chain.follow(log) if chain else log:
+    return _folded(context_id, [tombstone] if tombstone else chain.follow(log) if chain else log)
+
+
+def _folded(context_id: uuid.UUID, log: Iterable[Event]) -> Rebuilt:
+    rebuilt = Rebuilt(Context(pk=context_id))
+    for event in log:
         rebuilt.apply(event)
     if not rebuilt.context.last_event:
         raise Context.DoesNotExist(f"There is no context {context_id}.")
@@ -436,9 +444,52 @@ def differences(context_id: uuid.UUID) -> list[str]:
         raise
     except Exception as error:  # whatever a changed log may lead to
         return [chain.problem or f"the log cannot be replayed: {type(error).__name__}: {error}"]
-    problem = _problem_of_log(context_id, chain)
+    return _compared(rebuilt, _problem_of_log(context_id, chain), _stored(context_id))
+
+
+def differences_of(context_ids: Collection[uuid.UUID]) -> Iterator[tuple[uuid.UUID, list[str]]]:
+    """The `differences` of each context that exists, with four queries for all short ones that are no forks.
+
+    What differs is read again by itself, since others may write meanwhile.
+    """
+    contexts = Context.objects.in_bulk(context_ids)
+    plain = [key for key, one in contexts.items() if one.forked_at is None and one.last_event <= SHORT_LOG]
+    logs = _by_context(Event.objects.filter(context__in=Keys(plain)).order_by("index"))
+    stored = [
+        _by_context(model.objects.filter(**{f"{path}__in": Keys(plain)}), path)
+        for model, path in ((Task, "context"), (Message, "context"), (Artifact, "task__context"))
+    ]
+    for key, context in contexts.items():
+        rows = [context, *(row for by_context in stored for row in by_context.get(key, []))]
+        if key not in logs or not _is_as_logged(context, logs[key], rows):
+            with suppress(Context.DoesNotExist):  # deleted meanwhile
+                yield key, differences(key)
+        else:
+            yield key, []
+
+
+def _by_context(rows: QuerySet[Any], path: str = "context") -> dict[uuid.UUID, list[Any]]:
+    found: dict[uuid.UUID, list[Any]] = {}
+    for row in rows.annotate(of_context=F(f"{path}_id")):
+        found.setdefault(row.of_context, []).append(row)
+    return found
+
+
+def _is_as_logged(context: Context, log: list[Event], stored: list[models.Model]) -> bool:
+    chain = Chain()
+    try:
+        rebuilt = _folded(context.pk, chain.follow(log))
+    except DatabaseError:
+        raise
+    except Exception:  # `differences` says which
+        return False
+    return not _compared(rebuilt, chain.end(context), stored)
+
+
+def _compared(rebuilt: Rebuilt, problem: str, stored: list[models.Model]) -> list[str]:
+    """The lines of `differences`."""
     found = [problem] if problem else []
-    expected, actual = _by_identity(_shown(rebuilt)), _by_identity(_stored(context_id))
+    expected, actual = _by_identity(_shown(rebuilt)), _by_identity(stored)
     for identity in sorted(expected.keys() | actual.keys()):
         if identity not in actual:
             found.append(f"{_name(identity)} is missing")

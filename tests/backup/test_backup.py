@@ -22,7 +22,7 @@ from apps.credentials.models import Credential
 from apps.engine import accept, jobs
 from apps.optional.backup import operations as backup
 from apps.optional.backup.files import HeldFiles
-from apps.optional.backup.operations import Choices
+from apps.optional.backup.operations import Choices, stored_at
 from apps.record import projection
 from apps.record.models import Blob, Context, Event
 from apps.record.reading.lookup import restored
@@ -123,7 +123,7 @@ def test_backup_is_of_one_moment_during_writes(ada, echo, said, file, settings):
     sender.start()
     try:
         assert sent.wait(60)
-        manifest = backup.write_backup(file, Choices(), meanwhile)
+        manifest = backup.make_backup(stored_at(str(file)), Choices(), meanwhile).manifest
     finally:
         stop.set()
         sender.join()
@@ -146,7 +146,7 @@ def test_backup_is_private_and_appears_whole(talk, file, ada, echo, said, monkey
         raise OSError(28, "No space left on device")
 
     with pytest.raises(backup.BadBackup, match="No space left"):
-        backup.write_backup(half, Choices(), full)
+        backup.make_backup(stored_at(str(half)), Choices(), full)
     assert sorted(os.listdir(file.parent)) == ["data", file.name]
 
 

@@ -17,7 +17,7 @@ from django.db.migrations.loader import MigrationLoader
 from apps.accounts.models import User
 from apps.credentials.models import AuthType, Credential
 from apps.optional.backup.container import ContainerWriter, members
-from apps.optional.backup.operations import Secret
+from apps.optional.backup.operations import Secret, compare_sessions
 from apps.optional.backup.sealing import CHUNK_BYTES, CannotOpen, SealedReader, SealedWriter
 from apps.optional.backup.writing import KEYS
 from apps.record.models import Context, Message
@@ -232,3 +232,16 @@ def test_differences_from_the_log_are_found(own_files, tmp_path, ada, echo, said
     with pytest.raises(CommandError, match="differ"):
         call_command("restore", file)
     assert Message.objects.get(context=talk, index=1).parts == [{"text": "forged"}], "as it was backed up"
+    lose_everything()
+    call_command("restore", file, "--no-verify")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sessions_are_compared_with_few_queries(own_files, ada, echo, said, django_assert_max_num_queries):
+    sessions = [send(ada, echo, said, f"number {number}", f"session {number}") for number in range(8)]
+    with django_assert_max_num_queries(7):
+        assert compare_sessions(None, lambda _: None, pytest.fail).sessions == len(sessions)
+    Message.objects.filter(context=sessions[3], index=1).update(parts=[{"text": "forged"}])
+    lines: list[str] = []
+    assert compare_sessions(None, lambda _: None, lines.append).differing == 1
+    assert [line.partition(":")[0] for line in lines] == [str(sessions[3].pk)]

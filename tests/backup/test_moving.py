@@ -20,7 +20,7 @@ from django.db.utils import ConnectionHandler
 
 from apps.optional.backup import operations as backup
 from apps.optional.backup.database import NotEmpty
-from apps.optional.backup.operations import Choices
+from apps.optional.backup.operations import Choices, stored_at
 from apps.record.models import Context, Event
 from apps.record.reading.lookup import restored
 from tests import patterns, stack
@@ -86,9 +86,10 @@ def test_all_rows_move_between_databases(play, ada, echo, said, sqlite, postgres
     play({"write": {"agent": "loud", "message": "hello"}})
     fill(ada, echo, said)
     before = rows()
-    backup.write_backup(tmp_path / "parley.tar", Choices(), quiet)
+    file = stored_at(str(tmp_path / "parley.tar"))
+    backup.make_backup(file, Choices(), quiet)
     elsewhere = FileSystemStorage(tmp_path / "elsewhere")
-    backup.restore_backup(tmp_path / "parley.tar", None, quiet, using=sqlite, storage=elsewhere)
+    backup.restore_backup(file, None, quiet, using=sqlite, storage=elsewhere)
     assert rows(sqlite) == before
     with backup.target_database(postgresql) as target:
         backup.copy_database(target, quiet, source=sqlite)

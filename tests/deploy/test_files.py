@@ -227,7 +227,7 @@ def test_containers_have_no_rights():
             }
             assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/data", "/tmp"}
     ours = [service for service in COMPOSE["services"].values() if service["image"].startswith("parley:")]
-    assert len(ours) == 4
+    assert len(ours) == 5
     for service in ours:
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
         assert service["security_opt"] == ["no-new-privileges:true"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = (
-    "a2a.client", "aiohttp", "asyncio.open_connection", "fastmcp", "ftplib", "http.client", "httpcore",
-    "httpcore2", "httpx", "httpx2", "imaplib", "mcp", "openai", "poplib", "pydantic_ai.mcp",
+    "a2a.client", "aiohttp", "asyncio.open_connection", "boto3", "botocore", "fastmcp", "ftplib", "http.client",
+    "httpcore", "httpcore2", "httpx", "httpx2", "imaplib", "mcp", "openai", "poplib", "pydantic_ai.mcp",
     "pydantic_ai.models.openai", "pydantic_ai.providers", "requests", "smtplib", "socket", "ssl", "telnetlib",
     "urllib.request", "urllib3", "websockets", "xmlrpc",
 )  # fmt: skip
@@ -29,6 +29,11 @@ REASONS = {
     ("platform/parley/serving/server.py", "socket"): "whether the port to listen on is free",
     ("apps/housekeeping/processes.py", "socket"): "the machine's name",
     ("apps/optional/backup/moving.py", "socket"): "whether this installation serves",
+    (
+        "apps/optional/backup/s3.py",
+        "boto3",
+    ): "the operators' storage of backups, which a command names",
+    ("apps/optional/backup/s3.py", "botocore"): "its errors and settings",
     ("apps/operators/metrics.py", "socket"): "the family of the address to listen on",
     ("apps/operators/doctor/edge.py", "websockets"): "the installation's own address, as outbound resolves it",
     ("apps/accounts/people/single_sign_on.py", "requests"): "a session whose only adapter is the way out",

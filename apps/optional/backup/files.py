@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -162,14 +162,14 @@ class RestoredFiles:
     def move_into_place(self) -> None:
         """Then all names are on the disk, so that a commit after it has its files even if the machine stops."""
         for path, _, _ in os.walk(self._staging):
-            _sync_folder(Path(path))
+            sync_folder(Path(path))
         for folder in sorted(self._staging.iterdir()):
             target = self._root / folder.name
             with suppress(FileNotFoundError):
                 target.rmdir()  # empty, as was checked
             os.rename(folder, target)
             self._moved.append(target)
-        _sync_folder(self._root)
+        sync_folder(self._root)
 
     def undo(self) -> None:
         for folder in self._moved:
@@ -195,24 +195,7 @@ def count_file(sums: FileSums, name: str, size: int, content: MemberContent) -> 
     sums.add(stored, size, sha256)
 
 
-@contextmanager
-def temporary_file(path: Path) -> Iterator[IO[bytes]]:
-    """A new file (mode 600) that gets its name when everything is written and on the disk."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Write the folder's names to the disk."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import groupby
-from pathlib import Path
 from typing import IO
 
 from django.contrib.contenttypes.models import ContentType
@@ -28,6 +27,7 @@ from apps.optional.backup.container import (
     read_manifest,
 )
 from apps.optional.backup.database import Filler, Progress, prepare_empty
+from apps.optional.backup.places import Stored
 from apps.optional.backup.sealing import SealedReader, Secret, is_sealed
 from apps.optional.backup.tables import Row, all_tables
 from apps.optional.backup.writing import KEYS, read_lines
@@ -40,14 +40,14 @@ TABLES = "tables/"
 MAX_KEYS_BYTES = 100_000
 
 
-def verify_backup(path: Path, secret: Secret | None, progress: Progress) -> Manifest:
+def verify_backup(backup: Stored, secret: Secret | None, progress: Progress) -> Manifest:
     """Read a backup to its end and compare it with its manifest.
 
     Raises BadBackup for a damaged or truncated one, CannotOpen for a wrong secret.
     """
     found: list[Member] = []
     sums, manifest = FileSums(), None
-    with _opened(path, secret) as stream:
+    with _opened(backup, secret) as stream:
         for name, size, content in members(stream):
             if manifest is not None:
                 raise BadBackup("The backup has members after its manifest.")
@@ -77,13 +77,9 @@ def _compare(manifest: Manifest, found: list[Member], sums: FileSums) -> None:
 
 
 @contextmanager
-def _opened(path: Path, secret: Secret | None) -> Iterator[IO[bytes]]:
+def _opened(backup: Stored, secret: Secret | None) -> Iterator[IO[bytes]]:
     """The tar of a backup. Raises BadBackup."""
-    try:
-        file = open(path, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise BadBackup(f"{path} cannot be read: {error.strerror}.") from error
-    with file:
+    with backup.open() as file:
         if not is_sealed(file):
             yield file
         elif secret is None:
@@ -92,9 +88,9 @@ def _opened(path: Path, secret: Secret | None) -> Iterator[IO[bytes]]:
             yield io.BufferedReader(SealedReader(file, secret), READ_BYTES)
 
 
-def read_keys(path: Path, secret: Secret | None) -> dict[str, str]:
+def read_keys(backup: Stored, secret: Secret | None) -> dict[str, str]:
     """The keys in a backup that was made with `--with-keys`. Raises BadBackup, CannotOpen."""
-    with _opened(path, secret) as stream:
+    with _opened(backup, secret) as stream:
         for name, size, content in members(stream):
             if name == KEYS and size < MAX_KEYS_BYTES:
                 return dict(json.loads(content.read()))
@@ -131,7 +127,7 @@ def check_fits(manifest: Manifest, *, without_master_key: bool = False) -> None:
 
 
 def restore_backup(
-    path: Path,
+    backup: Stored,
     secret: Secret | None,
     progress: Progress,
     *,
@@ -144,13 +140,13 @@ def restore_backup(
     Raises BadBackup, CannotOpen, NotEmpty; then the database has at most been migrated.
     """
     files.check_no_files(storage)
-    manifest = verify_backup(path, secret, progress)
+    manifest = verify_backup(backup, secret, progress)
     check_fits(manifest, without_master_key=without_master_key)
     prepare_empty(using, progress)
     written = files.RestoredFiles(storage, progress)
     try:
         with transaction.atomic(using=using):
-            _fill(Filler(using, progress), written, manifest, path, secret)
+            _fill(Filler(using, progress), written, manifest, backup, secret)
             written.move_into_place()
     except IntegrityError as error:
         written.undo()
@@ -164,7 +160,9 @@ def restore_backup(
     return manifest
 
 
-def _fill(filler: Filler, written: files.RestoredFiles, manifest: Manifest, path: Path, secret: Secret | None) -> None:
+def _fill(
+    filler: Filler, written: files.RestoredFiles, manifest: Manifest, backup: Stored, secret: Secret | None
+) -> None:
     filler.begin()
     tables = {table.name: table for table in all_tables(for_file=True)}
     for table in tables.values():
@@ -174,7 +172,7 @@ def _fill(filler: Filler, written: files.RestoredFiles, manifest: Manifest, path
                 f"{table.name} differ. Install that version, and restore with it."
             )
 
-    with _opened(path, secret) as stream:
+    with _opened(backup, secret) as stream:
         for kind, group in groupby(members(stream), key=lambda member: _kind_of(member[0])):
             if kind == files.FOLDER:
                 for name, _, content in group:

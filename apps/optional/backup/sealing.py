@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import IO, Any
@@ -126,11 +125,9 @@ class SealedReader(io.RawIOBase):
         return clear
 
 
-def is_sealed(file: IO[bytes]) -> bool:
+def is_sealed(file: io.BufferedReader) -> bool:
     """Does the file begin as an encrypted one? Its position stays."""
-    begin = file.read(len(MAGIC))
-    file.seek(-len(begin), os.SEEK_CUR)
-    return begin == MAGIC
+    return file.peek(len(MAGIC)).startswith(MAGIC)
 
 
 def _read_head(text: bytes) -> dict[str, Any]:

@@ -6,18 +6,21 @@ import datetime
 import gzip
 import io
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import IO, cast
 
 from django.conf import settings
 from django.core.files.storage import default_storage
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.secrets.encryption import is_encrypted, key_id_of
+from apps.housekeeping import backups
+from apps.housekeeping.models import Backup
 from apps.optional.backup import files
 from apps.optional.backup.container import (
     FORMAT,
@@ -30,6 +33,8 @@ from apps.optional.backup.container import (
     TableSummary,
 )
 from apps.optional.backup.database import Progress, Snapshot, is_migrated
+from apps.optional.backup.keeping import Pruned, prune
+from apps.optional.backup.places import Stored
 from apps.optional.backup.sealing import SealedWriter, Secret
 from apps.optional.backup.tables import Row, Table, all_tables
 from parley.db import versions
@@ -61,54 +66,59 @@ class Choices:
     skip_missing_files: bool = False
 
 
-def write_backup(
-    path: Path | None,
-    choices: Choices,
-    progress: Progress,
-) -> Manifest:
-    """Write a backup into a new file, or to standard output if `path` is None.
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A backup that was made, and what its place does not have any more."""
+
+    manifest: Manifest
+    row: Backup
+    pruned: Pruned
+
+
+def make_backup(
+    target: Stored, choices: Choices, progress: Progress, rules: Mapping[str, int] = types.MappingProxyType({})
+) -> Made:
+    """Write a backup, note it, and then delete those that no rule keeps (`keeping.PERIODS`).
 
     Raises BadBackup for an existing or unwritable file, missing migrations and missing files; BackupRunning.
     """
-    check_possible(path, choices)
+    check_possible(choices)
     with files.HeldFiles(default_storage) as held:
-        with Snapshot() as before:
-            held.hold(files.named_files(before))
-        for tries_left in reversed(range(SNAPSHOTS)):
-            with Snapshot() as snapshot:
-                missing = held.hold(files.named_files(snapshot))
-                if missing and tries_left:
-                    continue  # perhaps deleted just now: then the next snapshot does not name it
-                if missing and not choices.skip_missing_files:
-                    raise MissingFiles(missing)
-                with _output(path) as out:
-                    return _write_sealed(out, snapshot, held, missing, choices, progress)
-    raise AssertionError("the last try returns or raises")
+        details = {"encrypted": choices.secret is not None, "keys": choices.with_keys}
+        audit.record(AuditAction.BACKUP_MADE, object=audit.Subject("file", label=target.label), details=details)
+        killed, place = backups.note_killed(), target.place
+        with backups.noted(place.label, target.name, is_encrypted=choices.secret is not None) as row:
+            for one in killed:
+                if one.place == place.label:
+                    with suppress(BadBackup):  # some storages cannot list what they have of uploads
+                        place.discard(one.name)
+            place.check_free(target.name)
+            with place.writing(target.name) as out:
+                manifest = _write(cast(IO[bytes], out), held, choices, progress)
+            row.bytes = out.bytes
+        return Made(manifest, row, prune(place, rules))
 
 
-def check_possible(path: Path | None, choices: Choices) -> None:
+def check_possible(choices: Choices) -> None:
     """Raises BadBackup if such a backup cannot be made."""
     if choices.with_keys and choices.secret is None:
         raise BadBackup("Keys go only into an encrypted backup: add --passphrase-file or --encrypt-to.")
-    if path is not None and path.exists():
-        raise BadBackup(f"{path} exists. Choose another name, or delete it first.")
-    if path is not None and not path.parent.is_dir():
-        raise BadBackup(f"There is no folder {path.parent}.")
     if not is_migrated():
         raise BadBackup("The database lacks migrations of this version. Run ./manage.py migrate first.")
 
 
-@contextmanager
-def _output(path: Path | None) -> Iterator[IO[bytes]]:
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        with files.temporary_file(path) as file:
-            yield file
-    except OSError as error:
-        raise BadBackup(f"{path} cannot be written: {error.strerror or error}.") from error
+def _write(out: IO[bytes], held: files.HeldFiles, choices: Choices, progress: Progress) -> Manifest:
+    with Snapshot() as before:
+        held.hold(files.named_files(before))
+    for tries_left in reversed(range(SNAPSHOTS)):
+        with Snapshot() as snapshot:
+            missing = held.hold(files.named_files(snapshot))
+            if missing and tries_left:
+                continue  # perhaps deleted just now: then the next snapshot does not name it
+            if missing and not choices.skip_missing_files:
+                raise MissingFiles(missing)
+            return _write_sealed(out, snapshot, held, missing, choices, progress)
+    raise AssertionError("the last try returns or raises")
 
 
 def _write_sealed(

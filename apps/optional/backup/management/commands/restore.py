@@ -8,13 +8,13 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from apps.optional.backup.management.commands.backup import chosen_secret
-from apps.optional.backup.management.commands.verify_record import add_sample, report
+from apps.optional.backup.management.commands.verify_record import add_sample, compare
 from apps.optional.backup.operations import (
     REFUSALS,
     Manifest,
-    compare_sessions,
     read_keys,
     restore_backup,
+    stored_at,
     verify_backup,
 )
 from apps.record.execution import Run
@@ -28,7 +28,7 @@ class Command(QuickCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="the backup")
+        parser.add_argument("file", help="the backup: a path, or s3://BUCKET/FOLDER/FILE.tar")
         secret = parser.add_mutually_exclusive_group()
         secret.add_argument("--passphrase-file", type=Path, metavar="F", help="the file of the passphrase")
         secret.add_argument("--decrypt-with", type=Path, metavar="KEYFILE", help="the key file")
@@ -40,25 +40,27 @@ class Command(QuickCommand):
         )
         parser.add_argument("--verify-only", action="store_true", help="only read the backup to its end and compare it")
         add_sample(parser)
+        parser.add_argument(
+            "--no-verify", dest="sample", action="store_const", const=0, help="do not compare sessions with their logs"
+        )
 
-    def handle(self, *args: Any, file: Path, **options: Any) -> None:
+    def handle(self, *args: Any, file: str, **options: Any) -> None:
         progress = ProgressLine()
         try:
-            secret = chosen_secret(options, "decrypt_with")
+            backup, secret = stored_at(str(file)), chosen_secret(options, "decrypt_with")
             if options["keys_to"]:
-                self._write_keys(options["keys_to"], read_keys(file, secret))
+                self._write_keys(options["keys_to"], read_keys(backup, secret))
                 return
             if options["verify_only"]:
-                self.stdout.write(_verified(verify_backup(file, secret, progress)))
+                self.stdout.write(_verified(verify_backup(backup, secret, progress)))
                 return
-            manifest = restore_backup(file, secret, progress, without_master_key=options["without_master_key"])
+            manifest = restore_backup(backup, secret, progress, without_master_key=options["without_master_key"])
             self.stdout.write(_restored(manifest))
-            comparison = compare_sessions(options["sample"], progress)
         except REFUSALS as refusal:
             raise CommandError(str(refusal)) from refusal
         finally:
             progress.clear()
-        report(self, comparison)
+        compare(self, options["sample"], progress)
         self.stdout.write(_next_steps())
 
     def _write_keys(self, path: Path, keys: dict[str, str]) -> None:
