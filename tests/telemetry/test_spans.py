@@ -20,6 +20,7 @@ from parley import db
 from parley.telemetry import tracing
 from tests import stack
 from tests.model_agents import endpoint as endpoints
+from tests.outbound import certificates
 from tests.telemetry.agents import HERE
 from tests.telemetry.calling import ask, body, headers
 from tests.telemetry.collector import collecting
@@ -122,6 +123,21 @@ def test_environment_says_where_spans_go(monkeypatch):
     assert (inner.span.name, inner.span.parent_span_id, inner.failed) == ("inner", outer.span.span_id, True)
     assert (outer.service["service.name"], outer.service["service.version"]) == ("ours", "1.2")
     assert CANARY not in str(collector.spans)
+
+
+def test_exporter_trusts_the_authorities_of_calls(monkeypatch, tmp_path):
+    company = certificates.certificate(is_strict=True)
+    (tmp_path / "company.pem").write_bytes(certificates.pem(company[0]))
+    tls = certificates.serving(tmp_path, certificates.certificate("127.0.0.1", by=company, is_strict=True))
+    with collecting(tls) as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "company.pem"))
+        for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # the exporter's library prefers these
+            monkeypatch.delenv(name, raising=False)
+        provider = tracing.build_provider("1.2")
+        provider.get_tracer("test").start_span("one").end()
+        provider.shutdown()
+    assert [one.span.name for one in collector.spans] == ["one"]
 
 
 @pytest.mark.services("the trace passes through several processes", only=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -93,8 +94,16 @@ def build_provider(version: str) -> TracerProvider:
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: "parley"}))
     provider = TracerProvider(resource=resource)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(certificate_file=_authorities())))
     return provider
+
+
+def _authorities() -> str | None:
+    """Whom the exporter trusts, as all calls of `parley.outbound` do; its library would trust a list of its own."""
+    env, system = os.environ, ssl.get_default_verify_paths()
+    if {"OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"} & env.keys():
+        return None
+    return env.get("SSL_CERT_FILE") or env.get("SSL_CERT_DIR") or system.cafile or system.capath
 
 
 class _ForAuthors(AbstractProvider):
