@@ -3,9 +3,15 @@
 import json
 import shutil
 import time
+from functools import partial
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from django.apps import apps
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from apps.agents.registration import house_workspace
 from apps.operators.doctor import CHECKS, Patient, State
@@ -79,6 +85,18 @@ def in_front(program, parley, folder, tls):
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
     return getattr(proxies, program)(folder, NAME, parley.public_port, parley.port)
+
+
+@INSTALLED
+def test_nginx_limits_attempts_to_sign_in_alone(certified):
+    page = Route("/sign-in", lambda _: Response(), methods=["GET", "POST"])
+    with serving_app(Starlette(routes=[page])) as upstream:
+        port = stack.free_port()
+        with proxies.nginx(certified[0], NAME, port, urlsplit(upstream).port), httpx.Client(verify=False) as browser:
+            ask = partial(browser.request, url=f"https://127.0.0.1:{port}/sign-in", headers={"Host": NAME})
+            assert {ask("GET").status_code for _ in range(40)} == {200}
+            assert {ask("POST").status_code for _ in range(40)} == {200, 429}
+            assert ask("GET").status_code == 200
 
 
 @pytest.mark.services("it examines PostgreSQL, a broker and Redis")
