@@ -124,6 +124,16 @@ def change_autoscaler(manifest: Manifest) -> None:
     spec["maxReplicas"] = bare(f".Values.{name}.maxReplicas")
 
 
+def change_network(manifest: Manifest) -> None:
+    spec = manifest["spec"]
+    spec["podSelector"].setdefault("matchLabels", {}).update(INSTANCE)
+    name = "metrics" if "egress" in spec else "web"
+    for rule in spec["ingress"]:
+        for one in rule["from"]:
+            (expression,) = one["namespaceSelector"]["matchExpressions"]
+            expression["values"] = bare(f"toJson .Values.network.{name}")
+
+
 CHANGES: Mapping[str, Callable[[Manifest], None]] = {
     "Deployment": change_deployment,
     "Job": change_job,
@@ -133,12 +143,14 @@ CHANGES: Mapping[str, Callable[[Manifest], None]] = {
     "Secret": change_secret,
     "PersistentVolumeClaim": change_claim,
     "Ingress": change_ingress,
+    "NetworkPolicy": change_network,
     "HorizontalPodAutoscaler": change_autoscaler,
 }
 ONLY_IF = {
     "Secret": "not .Values.existingSecret",
     "PersistentVolumeClaim": "not .Values.storage.existingClaim",
     "Ingress": ".Values.ingress.enabled",
+    "NetworkPolicy": ".Values.network.enabled",
     "HorizontalPodAutoscaler": ".Values.autoscaling",
 }
 MISSING = '(printf "Set secrets.%s, or existingSecret." $name)'
@@ -209,12 +221,21 @@ def values(image: str) -> str:
          {"ingress": {"enabled": True, "className": ingress["spec"]["ingressClassName"],
                       "tlsSecret": ingress["spec"]["tls"][0]["secretName"],
                       "annotations": ingress["metadata"]["annotations"]}}),
+        ("The namespaces whose pods may call web (ingress controller, Prometheus), and the METRICS_PORT of the others.",
+         {"network": {"enabled": True, "web": _callers(there["NetworkPolicy", "web"]),
+                      "metrics": _callers(there["NetworkPolicy", NAME])}}),
     ]  # fmt: skip
     return "".join(
         re.sub("^", "# ", comment, flags=re.MULTILINE) + "\n" + text if comment else text
         for comment, group in groups
         for text in (yaml.safe_dump(group, sort_keys=False),)
     )
+
+
+def _callers(policy: Manifest) -> list[str]:
+    (rule,) = policy["spec"]["ingress"]
+    namespaces: list[str] = rule["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"]
+    return namespaces
 
 
 def _sizes(name: str, there: Mapping[tuple[str, str], Manifest]) -> dict[str, Any]:
