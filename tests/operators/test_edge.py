@@ -1,5 +1,6 @@
 """The doctor at the public address: green behind good proxies, and each defect of a proxy has its finding."""
 
+import asyncio
 import json
 import shutil
 import time
@@ -9,12 +10,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from django.apps import apps
+from django.utils import timezone
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
 from apps.agents.registration import house_workspace
-from apps.operators.doctor import CHECKS, Patient, State
+from apps.operators.doctor import CHECKS, Patient, State, calls
 from parley import outbound
 from parley.asgi import application
 from tests import stack
@@ -161,6 +163,13 @@ def test_each_defect_of_a_certificate_is_found(
     with Proxy(parley.port, tls).listening(parley.public_port):
         finding = found(name, patient)
     assert (finding.state, bool(finding.advice)) == (state, state != OK)
+
+
+def test_end_of_an_expired_certificate_is_known(parley, patient, company, tmp_path):
+    tls = certificates.serving(tmp_path, certificates.certificate(NAME, by=company[0], since=88, days=-1))
+    with Proxy(parley.port, tls).listening(parley.public_port):
+        own = asyncio.run(calls.certificate(patient, is_verified=False))
+    assert own.not_valid_after_utc < timezone.now()
 
 
 def test_absent_proxy_and_other_settings_are_found(parley, patient, settings):
