@@ -14,6 +14,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
     """Writes the worker's row while its timer runs."""
 
     requires = {"celery.worker.components:Timer"}
-    clock = time.monotonic
+    clock: Callable[[], float] = staticmethod(time.monotonic)
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
