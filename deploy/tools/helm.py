@@ -28,6 +28,12 @@ RELEASE = "{{ .Release.Name }}"
 INSTANCE = {"app.kubernetes.io/instance": RELEASE}
 SECRET_NAME = "{{ .Values.existingSecret | default .Release.Name }}"  # noqa: S105
 HOST = "{{ .Values.host }}"
+OF_OTHER_VALUES = {
+    "PUBLIC_BASE_URL": f"https://{HOST}",
+    "ALLOWED_HOSTS": HOST,
+    "EXPECTED_WORKERS": "{{ .Values.worker.replicas }}",
+}
+"""Settings that other values of the chart give."""
 Manifest = dict[str, Any]
 
 
@@ -88,9 +94,8 @@ def change_selector(manifest: Manifest) -> None:
 
 
 def change_settings(manifest: Manifest) -> None:
-    of_host = {"PUBLIC_BASE_URL": f"https://{HOST}", "ALLOWED_HOSTS": HOST}
-    assert of_host.keys() < manifest["data"].keys()
-    manifest["data"] = of_host | {"<<settings>>": ""}
+    assert OF_OTHER_VALUES.keys() < manifest["data"].keys()
+    manifest["data"] = OF_OTHER_VALUES | {"<<settings>>": ""}
 
 
 def change_secret(manifest: Manifest) -> None:
@@ -209,9 +214,10 @@ def values(image: str) -> str:
          {"existingSecret": ""}),
         ("Other secret settings may be added. What MASTER_KEY encrypts is lost with it.",
          {"secrets": dict.fromkeys(secrets, "")}),
-        ("Settings that are no secrets, as text; the host gives PUBLIC_BASE_URL and ALLOWED_HOSTS.\n"
+        ("Settings that are no secrets, as text; the host gives PUBLIC_BASE_URL and ALLOWED_HOSTS, and the\n"
+         "replicas EXPECTED_WORKERS.\n"
          "FORWARDED_ALLOW_IPS is the network of the ingress controller's pods: their X-Forwarded-For is believed.",
-         {"settings": {name: settings[name] for name in settings if name not in ("PUBLIC_BASE_URL", "ALLOWED_HOSTS")}}),
+         {"settings": {name: settings[name] for name in settings if name not in OF_OTHER_VALUES}}),
         ("Processes. With autoscaling, they are from `replicas` to `maxReplicas`.", {"autoscaling": False}),
         *(("", {name: _sizes(name, there)}) for name in ("web", "worker", "beat", "migrate")),
         ("Files of conversations, for web and worker alike. Helm keeps the claim when the release goes.",

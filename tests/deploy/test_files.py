@@ -247,6 +247,16 @@ def test_network_policies_let_only_the_ingress_in():
     assert set(outward) == {"0.0.0.0/0", "::/0"}
 
 
+def test_manifests_expect_the_workers_they_start():
+    (worker,) = (one for one in kinds("Deployment") if one["metadata"]["name"] == "worker")
+    (scaler,) = (one for one in kinds("HorizontalPodAutoscaler") if one["metadata"]["name"] == "worker")
+    (settings_of_pods,) = kinds("ConfigMap")
+    expected = int(settings_of_pods["data"]["EXPECTED_WORKERS"])
+    assert expected == worker["spec"]["replicas"] == scaler["spec"]["minReplicas"]
+    workers = COMPOSE["services"]["worker"]["deploy"]["replicas"]
+    assert COMPOSE["x-parley"]["environment"]["EXPECTED_WORKERS"] == workers
+
+
 def test_stuck_processes_are_restarted_everywhere():
     (file,) = re.findall(r"ALIVE_FILE=(\S+)", DOCKERFILE)
     for name in ("worker", "beat"):
