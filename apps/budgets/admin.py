@@ -18,14 +18,7 @@ from parley.faces import cells
 from parley.faces.admin import ConsoleAdmin, MenuItem, ReadOnlyAdmin, column, key_cell, related_cell, time_cell
 from parley.faces.cells import Tone
 
-EXPLANATION = (
-    "Amounts are in the currency of your models' prices. Months begin in UTC. Models without a price cost nothing: give"
-    " prices under Model connections."
-)
-
-
-def amount(value: float | None) -> str:
-    return "" if value is None else Measure.COST.text(value)
+EXPLANATION = "Months begin in UTC. Models without a price cost nothing: give prices under Model connections."
 
 
 def tokens(value: int | None) -> str:
@@ -48,10 +41,10 @@ LIMITS = ("soft_limit", "hard_limit", "token_limit")
 class BudgetAdmin(ConsoleAdmin):
     menu = MenuItem("Cost", 2, "savings")
     scope = column("budget of", lambda row: cells.link(str(row), cells.page_url(Budget, row.pk)))
-    soft = column("soft limit", lambda row: amount(row.soft_limit), "soft_limit")
-    hard = column("hard limit", lambda row: amount(row.hard_limit), "hard_limit")
+    soft = column("soft limit", lambda row: cells.money(row.soft_limit), "soft_limit")
+    hard = column("hard limit", lambda row: cells.money(row.hard_limit), "hard_limit")
     most_tokens = column("token limit", lambda row: tokens(row.token_limit), "token_limit")
-    spent = column("spent this month", lambda row: amount(spending.snapshot().used_of(row).cost))
+    spent = column("spent this month", lambda row: cells.money(spending.snapshot().used_of(row).cost))
     used = column("tokens this month", lambda row: tokens(spending.snapshot().used_of(row).tokens))
     known = (spent, used, "state", "notices")
     list_display = (scope, spent, soft, hard, used, most_tokens, "state")
@@ -103,7 +96,7 @@ class SpendingAdmin(ReadOnlyAdmin):
     run = key_cell(Run, "run", "run")
     key = column("API key", lambda row: row.key, "key")
     used = column("tokens in / out", lambda row: f"{row.input_tokens:,} / {row.output_tokens:,}")
-    costs = column("cost", lambda row: f"{row.cost:.4g}", "cost")
+    costs = column("cost", lambda row: cells.money(row.cost), "cost")
     list_display = (time_cell("at"), costs, "model", used, columns.agent, related_cell("workspace"), key, session, run)
     ordering = ("-id",)
     list_filter = ("month",)
@@ -120,7 +113,7 @@ class SpendingAdmin(ReadOnlyAdmin):
             # All rows' sums would read the whole table.
             rows = changelist.queryset if request.GET else changelist.queryset.filter(month=first_of_month())
             sums = {
-                title: [(f"{name:%B %Y}" if by == "month" else name or "–", amount(cost)) for name, cost in found]
+                title: [(f"{name:%B %Y}" if by == "month" else name or "–", cells.money(cost)) for name, cost in found]
                 for title, by in BY.items()
                 if (found := spending.sums(rows, by, SUMS))
             }

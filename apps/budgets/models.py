@@ -16,6 +16,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record.execution import MAX_LANE
+from parley.faces.cells import money
 
 NOTICE_SHARE = 0.8  # of a limit, at which its first notice is sent
 
@@ -69,7 +70,7 @@ class Spending(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.cost:.4g} for {self.model}"
+        return f"{money(self.cost)} for {self.model}"
 
 
 class Measure(models.TextChoices):
@@ -80,7 +81,7 @@ class Measure(models.TextChoices):
 
     def text(self, amount: float) -> str:
         """An amount for people."""
-        return f"{amount:,.0f}" if self is Measure.TOKENS else f"{amount:,.2f}"
+        return f"{amount:,.0f}" if self is Measure.TOKENS else money(amount)
 
 
 class Budget(models.Model):

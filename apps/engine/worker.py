@@ -17,16 +17,15 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from celery import bootsteps
 from django.conf import settings
 from django.db.models import F
 from kombu import Consumer
-from opentelemetry.trace import INVALID_SPAN, SpanKind
+from opentelemetry.trace import INVALID_SPAN, Span, SpanKind
 from structlog.contextvars import bind_contextvars
 
 from apps.engine.claim import RunsAlone, claim, is_repeatable
@@ -223,10 +222,7 @@ class WorkerProcess:
         metrics.ACTIVE_RUNS.inc()
         active = self._active[key]
         try:
-            traced = partial(tracing.span, f"run {agent}", kind=SpanKind.CONSUMER, parent=assignment.span)
-            with traced() if tracing.is_on else nullcontext(INVALID_SPAN) as span:
-                if span.is_recording():
-                    span.set_attributes(_span_attributes(assignment))
+            with _traced(assignment) if tracing.is_on else nullcontext(INVALID_SPAN):
                 await execute_turn(assignment, lambda: active.interrupted, self._slots.released_for_a_while)
         except asyncio.CancelledError:
             pass
@@ -311,17 +307,26 @@ class WorkerProcess:
                 await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-def _span_attributes(assignment: Assignment) -> dict[str, str | int]:
-    """Beside Parley's own, those of OpenTelemetry's conventions for generative AI."""
-    return {
-        "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.agent.name": assignment.agent.slug,
-        "gen_ai.conversation.id": str(assignment.context_id),
+def _traced(assignment: Assignment) -> AbstractContextManager[Span]:
+    """The span of an attempt, by OpenTelemetry's conventions for generative AI, with Parley's own attributes."""
+    agent = assignment.agent
+    known: dict[str, str] = {
+        "gen_ai.agent.id": str(agent.pk),
+        tracing.AGENT: agent.slug,
+        "gen_ai.agent.version": agent.version,
+        "gen_ai.conversation.id": assignment.task.context.context_id,
+    }
+    tracing.agent.set(known)
+    attributes: dict[str, str | int] = {
+        tracing.OPERATION: tracing.INVOKE_AGENT,
+        **known,
         "parley.task": str(assignment.task.pk),
         "parley.run": str(assignment.lease.run_id),
         "parley.turn": assignment.turn,
         "parley.attempt": assignment.attempt,
     }
+    name = f"{tracing.INVOKE_AGENT} {agent.slug}"
+    return tracing.span(name, kind=SpanKind.CONSUMER, parent=assignment.span, attributes=attributes)
 
 
 def _delayed_refusal() -> Future[bool]:

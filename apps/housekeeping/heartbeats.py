@@ -1,7 +1,8 @@
 """What Celery calls to keep the rows of processes: a step of each worker, and the scheduler of beat.
 
 Both write from where they do their work, so a worker that has lost the broker or whose event loop is dead and a beat
-that hangs are not seen.
+that hangs are not seen. What restarts stuck processes (`tell_alive`) learns nothing of the broker and the database:
+runs go on without them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import atexit
 import datetime
 import logging
+import os
+import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from celery import bootsteps
@@ -29,6 +34,7 @@ from parley.work.jobs import is_run_by_beat
 log = logging.getLogger("parley.housekeeping")
 
 LEAVE_SECONDS = 2.0
+STUCK_SECONDS = 60.0  # without a beat of Celery's timer
 _is_noted = False
 _own_work: dict[str, threading.Thread] = {}  # beat's, if it is in this process, by the names of jobs
 
@@ -37,19 +43,21 @@ class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
     """Writes the worker's row while its timer runs."""
 
     requires = {"celery.worker.components:Timer"}
+    clock: Callable[[], float] = staticmethod(time.monotonic)
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
         self._is_stopped = threading.Event()
         self._repeated: Any = None
+        # Without an event loop Celery's timer is a thread, too, and takes a second to stop.
+        self._has_timer = not settings.CELERY_BROKER_URL.startswith("memory://")
+        self._noted_at = self.clock()
 
     def start(self, parent: Any) -> None:
         self._note()
-        if settings.CELERY_BROKER_URL.startswith("memory://"):
-            # Without an event loop Celery's timer is a thread, too, and takes a second to stop.
-            threading.Thread(target=self._repeat, name="heartbeat", daemon=True).start()
-        else:
+        if self._has_timer:
             self._repeated = parent.timer.call_repeatedly(processes.HEARTBEAT_SECONDS, self._note)
+        threading.Thread(target=self._repeat, args=[parent], name="heartbeat", daemon=True).start()
 
     def stop(self, parent: Any) -> None:
         self._is_stopped.set()
@@ -57,11 +65,22 @@ class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
             self._repeated.cancel()
             self._repeated = None
 
-    def _repeat(self) -> None:
-        while not self._is_stopped.wait(processes.HEARTBEAT_SECONDS):
-            self._note()
+    def _repeat(self, parent: Any) -> None:
+        while True:
+            if not self.is_stuck(parent.consumer):
+                call_on_loop(tell_alive)
+            if self._is_stopped.wait(processes.HEARTBEAT_SECONDS):
+                return
+            if not self._has_timer:
+                self._note()
+
+    def is_stuck(self, consumer: Any) -> bool:
+        """Does Celery's timer stand still? While it connects to the broker, it has to."""
+        is_connected = getattr(consumer, "connection", None) is not None
+        return is_connected and self.clock() - self._noted_at > STUCK_SECONDS
 
     def _note(self) -> None:
+        self._noted_at = self.clock()
         call_on_loop(lambda: _note(ServerProcess.Kind.WORKER, load=current_load()))
 
 
@@ -78,6 +97,7 @@ class BeatScheduler(Scheduler):  # type: ignore[misc]
         if time.monotonic() - self._noted_at >= processes.HEARTBEAT_SECONDS:
             self._noted_at = time.monotonic()
             _note(ServerProcess.Kind.BEAT, due=self._due())
+            tell_alive()
         return delay
 
     def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
@@ -98,6 +118,18 @@ class BeatScheduler(Scheduler):  # type: ignore[misc]
             entry.task: (now + datetime.timedelta(seconds=entry.is_due()[1])).isoformat()
             for entry in self.schedule.values()
         }
+
+
+def tell_alive() -> None:
+    """Touch ALIVE_FILE for probes of containers, and tell systemd's watchdog."""
+    if settings.ALIVE_FILE:
+        try:
+            Path(settings.ALIVE_FILE).touch()
+        except OSError as error:
+            log.warning("ALIVE_FILE cannot be written: %s", error)
+    if "WATCHDOG_USEC" in os.environ and (address := os.environ.get("NOTIFY_SOCKET")):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:  # sd_notify(3)
+            systemd.sendto(b"WATCHDOG=1", address.replace("@", "\0", 1))
 
 
 def _run_here(task: Any) -> None:

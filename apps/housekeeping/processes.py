@@ -6,11 +6,13 @@ import datetime
 import logging
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from importlib.metadata import version
 from typing import Any
 
+from django.conf import settings
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -75,10 +77,19 @@ def delete_gone() -> int:
     return ServerProcess.objects.filter(seen_at__lt=sql.database_time() - KEPT).delete()[0]
 
 
+def expected() -> dict[ServerProcess.Kind, int]:
+    """How many processes of each kind there should be."""
+    return {ServerProcess.Kind.WORKER: settings.EXPECTED_WORKERS, ServerProcess.Kind.BEAT: 1}
+
+
 def missing() -> dict[ServerProcess.Kind, str]:
-    """The kinds of process of which none was seen lately, each with a sentence."""
-    seen = set(ServerProcess.objects.seen(sql.database_time()).values_list("kind", flat=True))
-    return {kind: sentence for kind, sentence in NOT_SEEN.items() if kind not in seen}
+    """The kinds of process of which fewer than expected were seen lately, each with a sentence."""
+    seen = Counter(ServerProcess.objects.seen(sql.database_time()).values_list("kind", flat=True))
+    return {
+        kind: f"{seen[kind]} of {count} {kind.label.lower()}s were seen lately." if seen[kind] else NOT_SEEN[kind]
+        for kind, count in expected().items()
+        if seen[kind] < count
+    }
 
 
 def next_runs() -> dict[str, datetime.datetime]:

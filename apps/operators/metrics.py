@@ -15,7 +15,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -34,12 +34,13 @@ from apps.a2a.models import Delivery
 from apps.a2a.webhooks import DELIVERIES_TO_SEND
 from apps.agents.models import Agent
 from apps.engine import activity
+from apps.housekeeping import processes
 from apps.housekeeping.backups import last_backup
 from apps.housekeeping.models import SEEN_WITHIN, Backup, ServerProcess
 from apps.record.execution import Run
 from apps.record.models import UNFINISHED_STATES, Task
 from apps.remote.models import Breaker
-from parley import db
+from parley import db, outbound
 from parley.db import sql
 from parley.telemetry.metrics import MOST_VALUES, exposition
 from parley.work import WorkList, work_lists
@@ -47,6 +48,7 @@ from parley.work import WorkList, work_lists
 log = logging.getLogger("parley.metrics")
 
 CACHE_SECONDS = 5.0
+CERTIFICATE_SECONDS = 1800.0
 CURRENT_SECONDS = 3 * CACHE_SECONDS  # older numbers are not shown as those of now
 WAIT_SECONDS = 1.0  # for another thread that reads them
 TIMEOUT_SECONDS = 4.0  # a scrape without the database's numbers is better than none
@@ -212,8 +214,46 @@ class DatabaseGauges(Collector):
             disk = shutil.disk_usage(settings.DATA_DIR)
             yield _gauge("parley_disk_free_bytes", "Free space where the data folder is.", float(disk.free))
             yield _gauge("parley_disk_size_bytes", "Size of that disk.", float(disk.total))
+        end = CERTIFICATE.end() if settings.PUBLIC_BASE_URL.startswith("https:") else None
+        ends: dict[Labels, float] = {} if end is None else {(): end}
+        told = "When the certificate of PUBLIC_BASE_URL ends, in Unix time."
+        yield _labelled("parley_certificate_end_timestamp_seconds", told, [], ends)
         if self.numbers is not None:
             yield from _gauges(self.numbers)
+
+
+class PublicCertificate:
+    """When the certificate of the public address ends. A thread asks at intervals, so that no scrape waits."""
+
+    def __init__(self, read: Callable[[], float | None], clock: Callable[[], float] = time.monotonic) -> None:
+        """`read`: Unix time, or None without TLS. Raises outbound.OutboundError; then the last answer counts."""
+        self._read, self._clock = read, clock
+        self._end: float | None = None
+        self._due = float("-inf")
+
+    def end(self) -> float | None:
+        """None until it is known, or if there is none."""
+        if (now := self._clock()) >= self._due:
+            self._due = now + CERTIFICATE_SECONDS
+            threading.Thread(target=self._refresh, name="certificate", daemon=True).start()
+        return self._end
+
+    def _refresh(self) -> None:
+        try:
+            self._end = self._read()
+        except outbound.OutboundError as error:
+            log.info("the certificate's end is not known: %s", error)
+
+
+def read_certificate_end() -> float | None:
+    """Also of one that has expired. Raises outbound.OutboundError."""
+    from apps.operators.doctor import Patient, calls  # web processes do not need the checks
+
+    own = asyncio.run(calls.certificate(Patient(settings.PUBLIC_BASE_URL), is_verified=False))
+    return own.not_valid_after_utc.timestamp() if own else None
+
+
+CERTIFICATE = PublicCertificate(read_certificate_end)
 
 
 def _gauges(numbers: Numbers) -> Iterator[Metric]:
@@ -241,6 +281,8 @@ def _gauges(numbers: Numbers) -> Iterator[Metric]:
     yield _labelled("parley_agent_health", health, ["agent", "kind"], numbers.health)
     stopped = "Whether a remote agent is left alone for a while (1)."
     yield _labelled("parley_remote_circuit_open", stopped, ["agent"], numbers.open_circuits)
+    expected: dict[Labels, float] = {(kind.value,): float(count) for kind, count in processes.expected().items()}
+    yield _labelled("parley_processes_expected", "Workers and beats that there should be.", ["kind"], expected)
     lost = "Workers and beats: alive, or lost, which were not seen lately and did not stop in good order."
     yield _labelled("parley_processes", lost, ["kind", "state"], numbers.processes)
     at: dict[Labels, float] = {(): numbers.backup.started_at.timestamp()} if numbers.backup else {}

@@ -21,6 +21,7 @@ from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.sql import UNFINISHED_RUN
 from parley.db.sql import write_transaction
+from parley.faces.cells import money
 from parley.registry import added
 
 
@@ -107,7 +108,7 @@ class UsageTotals:
         return [
             f"{model}: {one['requests']:,} request{'s' * (one['requests'] != 1)}, "
             f"{one['inputTokens']:,} tokens in, {one['outputTokens']:,} out"
-            + (f", cost {one['cost']:.4g}" if "cost" in one else "")
+            + (f", cost {money(one['cost'])}" if "cost" in one else "")
             for model, one in self.models.items()
         ]
 

@@ -28,6 +28,12 @@ RELEASE = "{{ .Release.Name }}"
 INSTANCE = {"app.kubernetes.io/instance": RELEASE}
 SECRET_NAME = "{{ .Values.existingSecret | default .Release.Name }}"  # noqa: S105
 HOST = "{{ .Values.host }}"
+OF_OTHER_VALUES = {
+    "PUBLIC_BASE_URL": f"https://{HOST}",
+    "ALLOWED_HOSTS": HOST,
+    "EXPECTED_WORKERS": "{{ .Values.worker.replicas }}",
+}
+"""Settings that other values of the chart give."""
 Manifest = dict[str, Any]
 
 
@@ -88,9 +94,8 @@ def change_selector(manifest: Manifest) -> None:
 
 
 def change_settings(manifest: Manifest) -> None:
-    of_host = {"PUBLIC_BASE_URL": f"https://{HOST}", "ALLOWED_HOSTS": HOST}
-    assert of_host.keys() < manifest["data"].keys()
-    manifest["data"] = of_host | {"<<settings>>": ""}
+    assert OF_OTHER_VALUES.keys() < manifest["data"].keys()
+    manifest["data"] = OF_OTHER_VALUES | {"<<settings>>": ""}
 
 
 def change_secret(manifest: Manifest) -> None:
@@ -124,6 +129,16 @@ def change_autoscaler(manifest: Manifest) -> None:
     spec["maxReplicas"] = bare(f".Values.{name}.maxReplicas")
 
 
+def change_network(manifest: Manifest) -> None:
+    spec = manifest["spec"]
+    spec["podSelector"].setdefault("matchLabels", {}).update(INSTANCE)
+    name = "metrics" if "egress" in spec else "web"
+    for rule in spec["ingress"]:
+        for one in rule["from"]:
+            (expression,) = one["namespaceSelector"]["matchExpressions"]
+            expression["values"] = bare(f"toJson .Values.network.{name}")
+
+
 CHANGES: Mapping[str, Callable[[Manifest], None]] = {
     "Deployment": change_deployment,
     "Job": change_job,
@@ -133,12 +148,14 @@ CHANGES: Mapping[str, Callable[[Manifest], None]] = {
     "Secret": change_secret,
     "PersistentVolumeClaim": change_claim,
     "Ingress": change_ingress,
+    "NetworkPolicy": change_network,
     "HorizontalPodAutoscaler": change_autoscaler,
 }
 ONLY_IF = {
     "Secret": "not .Values.existingSecret",
     "PersistentVolumeClaim": "not .Values.storage.existingClaim",
     "Ingress": ".Values.ingress.enabled",
+    "NetworkPolicy": ".Values.network.enabled",
     "HorizontalPodAutoscaler": ".Values.autoscaling",
 }
 MISSING = '(printf "Set secrets.%s, or existingSecret." $name)'
@@ -197,9 +214,10 @@ def values(image: str) -> str:
          {"existingSecret": ""}),
         ("Other secret settings may be added. What MASTER_KEY encrypts is lost with it.",
          {"secrets": dict.fromkeys(secrets, "")}),
-        ("Settings that are no secrets, as text; the host gives PUBLIC_BASE_URL and ALLOWED_HOSTS.\n"
+        ("Settings that are no secrets, as text; the host gives PUBLIC_BASE_URL and ALLOWED_HOSTS, and the\n"
+         "replicas EXPECTED_WORKERS.\n"
          "FORWARDED_ALLOW_IPS is the network of the ingress controller's pods: their X-Forwarded-For is believed.",
-         {"settings": {name: settings[name] for name in settings if name not in ("PUBLIC_BASE_URL", "ALLOWED_HOSTS")}}),
+         {"settings": {name: settings[name] for name in settings if name not in OF_OTHER_VALUES}}),
         ("Processes. With autoscaling, they are from `replicas` to `maxReplicas`.", {"autoscaling": False}),
         *(("", {name: _sizes(name, there)}) for name in ("web", "worker", "beat", "migrate")),
         ("Files of conversations, for web and worker alike. Helm keeps the claim when the release goes.",
@@ -209,12 +227,21 @@ def values(image: str) -> str:
          {"ingress": {"enabled": True, "className": ingress["spec"]["ingressClassName"],
                       "tlsSecret": ingress["spec"]["tls"][0]["secretName"],
                       "annotations": ingress["metadata"]["annotations"]}}),
+        ("The namespaces whose pods may call web (ingress controller, Prometheus), and the METRICS_PORT of the others.",
+         {"network": {"enabled": True, "web": _callers(there["NetworkPolicy", "web"]),
+                      "metrics": _callers(there["NetworkPolicy", NAME])}}),
     ]  # fmt: skip
     return "".join(
         re.sub("^", "# ", comment, flags=re.MULTILINE) + "\n" + text if comment else text
         for comment, group in groups
         for text in (yaml.safe_dump(group, sort_keys=False),)
     )
+
+
+def _callers(policy: Manifest) -> list[str]:
+    (rule,) = policy["spec"]["ingress"]
+    namespaces: list[str] = rule["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"]
+    return namespaces
 
 
 def _sizes(name: str, there: Mapping[tuple[str, str], Manifest]) -> dict[str, Any]:

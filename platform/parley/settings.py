@@ -475,6 +475,8 @@ METRICS_TOKEN = env.str("METRICS_TOKEN", default="")  # that scrapers of /metric
 METRICS_ALLOW = metrics_networks()  # networks that may scrape without it
 METRICS_PORT = env.int("METRICS_PORT", default=0)  # of workers and beat, at HOST; 0: none
 share_metrics()
+EXPECTED_WORKERS = env.int("EXPECTED_WORKERS", default=1)  # fewer are a warning
+ALIVE_FILE = env.str("ALIVE_FILE", default="")  # that a worker or beat touches while it is not stuck
 HEARTBEAT_URL = env.str("HEARTBEAT_URL", default="")  # called every minute by beat and a worker, while all works
 BACKUP_HEARTBEAT_URL = env.str("BACKUP_HEARTBEAT_URL", default="")  # called after each backup
 BACKUP_OLD_SECONDS = env.int("BACKUP_OLD_SECONDS", default=26 * 3600)  # a daily one has two hours to be made

@@ -232,7 +232,7 @@ def test_a_version_is_compared_with_the_one_before(admin_client, echo, history, 
     assert rows["uses"][:2] == ("4", "3")
     assert rows["success"][:2] == ("50%", "100%")
     assert "better" in rows["success"][2]
-    assert rows["cost"][:2] == ("2.00", "1.50")
+    assert rows["cost"][:2] == ("2.00 USD", "1.50 USD")
     assert rows["liked"][:2] == ("0%", "100%")
     used(ada, echo, 7, "failed", at=ago(seconds=5))
     assert "worse" in compared(page(admin_client, echo))["success"][2]
@@ -265,7 +265,7 @@ def test_a_plan_costs_what_its_steps_do(admin_client, ada, echo):
     for _ in range(2):
         tiles = tiles_of(page(admin_client, plan))
         assert ">1</a>" in tiles["done"]
-        assert tiles["cost"] == "0.50"
+        assert tiles["cost"] == "0.50 USD"
         assert rows_behind(admin_client, tiles["done"]) == 1
         rollup.keep_up()
 

@@ -1,12 +1,15 @@
 """The files of deploy/ and the pages of docs/running agree with the code and with one another."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -32,7 +35,15 @@ NOT_OURS = {
     "PATH", "HOME", "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "DJANGO_SETTINGS_MODULE",
     "PROMETHEUS_MULTIPROC_DIR",
 }  # fmt: skip
-OF_COMPOSE = {"PARLEY_HOST", "PARLEY_VERSION", "POSTGRES_PASSWORD", "WEB_REPLICAS", "WORKER_REPLICAS"}
+OF_COMPOSE = {
+    "PARLEY_HOST",
+    "PARLEY_VERSION",
+    "POSTGRES_PASSWORD",
+    "WEB_REPLICAS",
+    "WORKER_REPLICAS",
+    "WORKER_MEMORY",
+    "DATABASE_MEMORY",
+}
 NEEDED = {
     "DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL", "SECRET_KEY", "MASTER_KEY", "PUBLIC_BASE_URL",
     "ALLOWED_HOSTS", "FORWARDED_ALLOW_IPS",
@@ -72,6 +83,12 @@ def image_command() -> list[str]:
     return list(json.loads(command))
 
 
+def is_selected(labels: dict[str, str], selector: dict[str, Any]) -> bool:
+    """Has a pod the labels that a policy's selector wants?"""
+    wanted = selector.get("matchLabels", {}).items() <= labels.items()
+    return wanted and all(labels.get(one["key"]) in one["values"] for one in selector.get("matchExpressions", []))
+
+
 def missing_references(documents: list[dict[str, Any]]) -> set[tuple[str, str]]:
     """Kinds and names that Kubernetes' resources refer to, and that are not among them."""
     there = {(one["kind"], one["metadata"]["name"]) for one in documents}
@@ -88,6 +105,8 @@ def missing_references(documents: list[dict[str, Any]]) -> set[tuple[str, str]]:
         wanted |= {("PersistentVolumeClaim", claim["claimName"]) for claim in claims}
     labels = [one["spec"]["template"]["metadata"]["labels"] for one in workloads]
     for one in documents:
+        if one["kind"] == "NetworkPolicy":
+            assert [pod for pod in labels if is_selected(pod, one["spec"]["podSelector"])]
         if one["kind"] in ("Deployment", "PodDisruptionBudget", "Service"):
             selector = one["spec"]["selector"]
             assert selector.get("matchLabels", selector) in labels
@@ -211,6 +230,59 @@ def test_kubernetes_refers_to_what_exists():
     images = {container["image"] for pod in pods().values() for container in pod["containers"]}
     assert images == {kustomization["images"][0]["name"]}
     assert missing_references(manifests()) == set()
+
+
+def test_network_policies_let_only_the_ingress_in():
+    every, web = kinds("NetworkPolicy")
+    of_pods = [one["spec"]["template"]["metadata"]["labels"] for one in kinds("Deployment", "Job")]
+    assert all(is_selected(labels, every["spec"]["podSelector"]) for labels in of_pods)
+    assert every["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert [is_selected(labels, web["spec"]["podSelector"]) for labels in of_pods].count(True) == 1
+    assert all(rule["from"] and rule["ports"] for policy in (every, web) for rule in policy["spec"]["ingress"])
+    ports = {entry["port"] for rule in every["spec"]["egress"] for entry in rule.get("ports", [])}
+    (secret,) = kinds("Secret")
+    needed = {urlsplit(value).port for name, value in secret["stringData"].items() if name.endswith("_URL")}
+    assert needed | {53} <= ports
+    outward = [to["ipBlock"]["cidr"] for rule in every["spec"]["egress"] for to in rule.get("to", [])]
+    assert set(outward) == {"0.0.0.0/0", "::/0"}
+
+
+def test_manifests_expect_the_workers_they_start():
+    (worker,) = (one for one in kinds("Deployment") if one["metadata"]["name"] == "worker")
+    (scaler,) = (one for one in kinds("HorizontalPodAutoscaler") if one["metadata"]["name"] == "worker")
+    (settings_of_pods,) = kinds("ConfigMap")
+    expected = int(settings_of_pods["data"]["EXPECTED_WORKERS"])
+    assert expected == worker["spec"]["replicas"] == scaler["spec"]["minReplicas"]
+    workers = COMPOSE["services"]["worker"]["deploy"]["replicas"]
+    assert COMPOSE["x-parley"]["environment"]["EXPECTED_WORKERS"] == workers
+
+
+def test_stuck_processes_are_restarted_everywhere():
+    (file,) = re.findall(r"ALIVE_FILE=(\S+)", DOCKERFILE)
+    for name in ("worker", "beat"):
+        (container,) = pods()[name]["containers"]
+        probes = [container[probe]["exec"]["command"] for probe in ("startupProbe", "livenessProbe")]
+        healthcheck = COMPOSE["services"][name]["healthcheck"]["test"]
+        assert all(file in " ".join(command) for command in (*probes, healthcheck))
+    for name in ("parley-worker@", "parley-beat"):
+        assert unit(f"{name}.service")["WatchdogSec"] == ["2min"]
+
+
+@pytest.mark.parametrize(("age", "status"), [(0, 0), (60, 0), (180, 1), (None, 1)])
+def test_probes_find_stuck_processes(tmp_path, age, status):
+    alive = tmp_path / "alive"
+    if age is not None:
+        alive.touch()
+        os.utime(alive, (time.time() - age,) * 2)
+    (container,) = pods()["worker"]["containers"]
+    command = [word.replace("/tmp/alive", str(alive)) for word in container["livenessProbe"]["exec"]["command"]]
+    assert bool(subprocess.run(command, check=False, capture_output=True).returncode) == bool(status)
+
+
+def test_compose_bounds_memory_and_logs():
+    for service in COMPOSE["services"].values():
+        assert re.fullmatch(r"(\$\{[A-Z_]+:-)?\d+[mg]\}?", service["mem_limit"])
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}
 
 
 def test_containers_have_no_rights():

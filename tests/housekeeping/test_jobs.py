@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 from celery import current_app, shared_task
@@ -19,7 +21,7 @@ from django.utils import timezone
 
 from apps.engine import jobs as engine_jobs
 from apps.housekeeping import periodic, processes
-from apps.housekeeping.heartbeats import BeatScheduler, leave
+from apps.housekeeping.heartbeats import BeatScheduler, Heartbeat, leave
 from apps.housekeeping.models import PeriodicJob, ServerProcess
 from apps.housekeeping.periodic import JobRun, Recorder
 from parley.program import DISTRIBUTION
@@ -132,6 +134,39 @@ def test_beat_runs_heavy_jobs_itself(monkeypatch):
     assert sent == [JOB]
     eventually(lambda: PeriodicJob.objects.filter(name="search.index", has_failed=False).exists())
     leave()
+
+
+# Whether they are stuck
+
+
+def test_beat_tells_probes_and_systemd_that_it_lives(tmp_path, settings, monkeypatch):
+    settings.ALIVE_FILE = str(tmp_path / "alive")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "systemd"))
+    monkeypatch.setenv("WATCHDOG_USEC", "120000000")
+    monkeypatch.setattr(processes, "write_later", lambda *_, **__: None)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "systemd"))
+        BeatScheduler(current_app, lazy=True).tick()
+        assert systemd.recv(100) == b"WATCHDOG=1"
+    assert (tmp_path / "alive").exists()
+
+
+@pytest.mark.parametrize(
+    ("is_connected", "seconds", "is_stuck"), [(True, 59, False), (True, 61, True), (False, 3600, False)]
+)
+def test_worker_is_stuck_only_while_connected(monkeypatch, is_connected, seconds, is_stuck):
+    now = 1000.0
+    monkeypatch.setattr(Heartbeat, "clock", staticmethod(lambda: now))
+    heartbeat = Heartbeat(None)
+    now += seconds
+    assert heartbeat.is_stuck(SimpleNamespace(connection=object() if is_connected else None)) == is_stuck
+
+
+@pytest.mark.services("a worker tells it from its own threads")
+def test_waiting_worker_tells_that_it_lives(tmp_path, settings, transactional_db):
+    settings.ALIVE_FILE = str(tmp_path / "alive")
+    with engine_jobs.embedded_worker(grace=1):
+        eventually((tmp_path / "alive").exists)
 
 
 @pytest.mark.services("a process of its own", only=True)

@@ -16,12 +16,15 @@ from apps.budgets.watching import watch
 from apps.conversations.sessions import deletion
 from apps.engine import accept
 from apps.engine.send import send
+from apps.engine.turns.recorder import count_usage
 from apps.installation.models import ModelConnection, NetworkAllowance
 from apps.record.errors import BudgetSpent
 from apps.record.execution import Run
 from apps.record.models import Task
 from apps.record.runs import UsageTotals
 from parley import db
+from parley.faces.cells import money
+from parley.telemetry import metrics
 from tests.engine.delegating import done, words
 from tests.model_agents.endpoint import calls, says
 
@@ -221,4 +224,33 @@ def test_workspaces_and_operators_see_what_was_spent(client, admin_client, ada, 
     added = admin_client.post("/admin/budgets/budget/add/", {"agent": helper.pk, "hard_limit": "1.3"})
     assert (added.status_code, b"Nearly spent" in admin_client.get("/admin/budgets/budget/").content) == (302, True)
     shown = admin_client.get("/admin/budgets/spending/?q=helper")
-    assert shown.context["sums"]["By agent"] == [("Helper", "1.25")]
+    assert shown.context["sums"]["By agent"] == [("Helper", "1.25 USD")]
+
+
+@pytest.mark.usefixtures("_mailed")
+def test_amounts_say_their_currency_everywhere(client, admin_client, ada, helper, settings):
+    settings.CURRENCY = "EUR"
+    spend(0.0125, ada, helper)
+    spend(1234.5, ada, helper)
+    limit(1300, workspace=ada.personal_workspace)
+    watch()
+    client.force_login(ada)
+    count_usage("priced", {"requests": 1, "inputTokens": 1, "outputTokens": 1, "cost": 0.5})
+    told, _ = metrics.exposition("")
+    assert 'parley_model_cost_total{currency="EUR",model="priced"} 0.5' in told.decode()
+    said = {
+        "usage": client.get("/settings/usage").content.decode(),
+        "spending": admin_client.get("/admin/budgets/spending/").content.decode(),
+        "budgets": admin_client.get("/admin/budgets/budget/").content.decode(),
+        "mail": mail.outbox[0].body,
+    }
+    assert [where for where, text in said.items() if "1,234.51 EUR" not in text] == []
+    assert "0.013 EUR" in said["spending"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"),
+    [(None, "–"), (0.0, "0.00 USD"), (0.00001, "0.00001 USD"), (0.0042, "0.0042 USD"), (1250, "1,250.00 USD")],
+)
+def test_small_amounts_keep_their_digits(amount, words):
+    assert money(amount) == words

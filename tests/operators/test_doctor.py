@@ -225,11 +225,13 @@ def test_secret_of_a_lost_master_key_is_found(db, settings):
     assert Keyring.read(settings.MASTER_KEY)
 
 
-def test_missing_and_doubled_processes_are_found(db):
+def test_missing_and_doubled_processes_are_found(db, settings):
     assert {found(name).state for name in ("workers", "beat")} == {PROBLEM}
     for kind in ServerProcess.Kind:
         processes.note_heartbeat(kind)
     assert {found(name).state for name in ("workers", "beat")} == {OK}
+    settings.EXPECTED_WORKERS = 2
+    assert found("workers").state == WARNING
     ServerProcess.objects.filter(kind="beat").update(host="other.example.org")
     processes.note_heartbeat(ServerProcess.Kind.BEAT)
     assert found("beat").state == WARNING

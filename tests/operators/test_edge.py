@@ -1,14 +1,22 @@
 """The doctor at the public address: green behind good proxies, and each defect of a proxy has its finding."""
 
+import asyncio
 import json
 import shutil
 import time
+from functools import partial
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from django.apps import apps
+from django.utils import timezone
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from apps.agents.registration import house_workspace
-from apps.operators.doctor import CHECKS, Patient, State
+from apps.operators.doctor import CHECKS, Patient, State, calls
 from parley import outbound
 from parley.asgi import application
 from tests import stack
@@ -81,6 +89,18 @@ def in_front(program, parley, folder, tls):
     return getattr(proxies, program)(folder, NAME, parley.public_port, parley.port)
 
 
+@INSTALLED
+def test_nginx_limits_attempts_to_sign_in_alone(certified):
+    page = Route("/sign-in", lambda _: Response(), methods=["GET", "POST"])
+    with serving_app(Starlette(routes=[page])) as upstream:
+        port = stack.free_port()
+        with proxies.nginx(certified[0], NAME, port, urlsplit(upstream).port), httpx.Client(verify=False) as browser:
+            ask = partial(browser.request, url=f"https://127.0.0.1:{port}/sign-in", headers={"Host": NAME})
+            assert {ask("GET").status_code for _ in range(40)} == {200}
+            assert {ask("POST").status_code for _ in range(40)} == {200, 429}
+            assert ask("GET").status_code == 200
+
+
 @pytest.mark.services("it examines PostgreSQL, a broker and Redis")
 @pytest.mark.parametrize(
     "program", ["python", pytest.param("nginx", marks=INSTALLED), pytest.param("caddy", marks=INSTALLED)]
@@ -143,6 +163,13 @@ def test_each_defect_of_a_certificate_is_found(
     with Proxy(parley.port, tls).listening(parley.public_port):
         finding = found(name, patient)
     assert (finding.state, bool(finding.advice)) == (state, state != OK)
+
+
+def test_end_of_an_expired_certificate_is_known(parley, patient, company, tmp_path):
+    tls = certificates.serving(tmp_path, certificates.certificate(NAME, by=company[0], since=88, days=-1))
+    with Proxy(parley.port, tls).listening(parley.public_port):
+        own = asyncio.run(calls.certificate(patient, is_verified=False))
+    assert own.not_valid_after_utc < timezone.now()
 
 
 def test_absent_proxy_and_other_settings_are_found(parley, patient, settings):

@@ -7,6 +7,7 @@ import ipaddress
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from contextlib import aclosing
@@ -32,7 +33,7 @@ from apps.record.models import Task
 from apps.record.reading import feed
 from apps.remote import circuit_breaker
 from apps.remote.errors import Unreachable
-from parley import db
+from parley import db, outbound
 from parley.program import DISTRIBUTION
 from parley.telemetry import metrics
 from tests.operators.scraping import LOCAL, caller, scrape, status_for
@@ -249,6 +250,28 @@ async def test_only_allowed_scrapers_see_metrics(settings):
         settings.METRICS_TOKEN = token
         sent = {name: value.encode() for name, value in headers.items()}
         assert await status_for(peer, sent) == status, (allowed, token, peer, headers)
+
+
+def test_certificate_is_read_at_intervals_beside_scrapes():
+    now, answers = 0.0, [1000.0, outbound.Unreachable("It is away."), 2000.0]
+
+    def read() -> float:
+        if isinstance(answer := answers.pop(0), Exception):
+            raise answer
+        return answer
+
+    certificate = operators_metrics.PublicCertificate(read, clock=lambda: now)
+    for expected, left in ((1000.0, 2), (1000.0, 1), (2000.0, 0)):
+        deadline = time.monotonic() + 60
+        while (certificate.end(), len(answers)) != (expected, left):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        now += operators_metrics.CERTIFICATE_SECONDS
+
+
+async def test_expected_workers_are_told(settings, echo):
+    settings.EXPECTED_WORKERS = 3
+    assert (await scrape()).value("parley_processes_expected", kind="worker") == 3.0
 
 
 # Several processes

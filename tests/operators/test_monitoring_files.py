@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -29,9 +30,11 @@ PAGE = (ROOT / "docs/running/monitoring.md").read_text()
 
 
 @pytest.fixture
-async def told(echo):
+async def told(echo, settings, monkeypatch):
     """A scrape in which every metric has a sample, so that its labels are there."""
     operators_metrics.forget_numbers()
+    settings.PUBLIC_BASE_URL = "https://parley.example.org"
+    monkeypatch.setattr(operators_metrics, "CERTIFICATE", SimpleNamespace(end=lambda: 1.0))
     for instrument in vars(metrics).values():
         if isinstance(instrument, metrics.Labelled):
             instrument[tuple("echo" for _ in instrument.labels)]

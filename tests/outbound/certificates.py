@@ -11,6 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 type Signed = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 DAY = datetime.timedelta(days=1)
+USES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
 
 
 def tls(folder: Path, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -39,8 +43,13 @@ def pem(one: x509.Certificate) -> bytes:
     return one.public_bytes(serialization.Encoding.PEM)
 
 
-def certificate(*names: str, by: Signed | None = None, since: int = 1, days: int = 1) -> Signed:
-    """One for these names, by an authority or by itself; begun days ago, and with so many left."""
+def certificate(
+    *names: str, by: Signed | None = None, since: int = 1, days: int = 1, is_strict: bool = False
+) -> Signed:
+    """One for these names, by an authority or by itself; begun days ago, and with so many left.
+
+    `is_strict`: with the extensions that RFC 5280 wants, which many companies leave out.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test" if by else "test authority")])
     issuer, signing_key = (by[0].subject, by[1]) if by else (subject, key)
@@ -54,7 +63,16 @@ def certificate(*names: str, by: Signed | None = None, since: int = 1, days: int
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - since * DAY)
         .not_valid_after(now + days * DAY)
-        .add_extension(x509.SubjectAlternativeName(listed), critical=False)
         .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
     )
+    if listed:
+        built = built.add_extension(x509.SubjectAlternativeName(listed), critical=False)
+    if is_strict:
+        usage = dict.fromkeys(USES, False) | {"digital_signature": True, "key_cert_sign": by is None}
+        of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key())
+        built = (
+            built.add_extension(x509.KeyUsage(**usage), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(of_issuer, critical=False)
+        )
     return built.sign(signing_key, hashes.SHA256()), key

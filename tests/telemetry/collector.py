@@ -1,5 +1,6 @@
 """An OpenTelemetry collector for tests: an HTTP server that keeps the spans that it gets."""
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,14 +60,14 @@ class Collector:
 
 
 @contextmanager
-def collecting() -> Iterator[Collector]:
+def collecting(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
     collector = Collector()
-    with receiving(collector.take) as collector.url:
+    with receiving(collector.take, tls) as collector.url:
         yield collector
 
 
 @contextmanager
-def receiving(take: Callable[[dict[str, str], bytes], None]) -> Iterator[str]:
+def receiving(take: Callable[[dict[str, str], bytes], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The URL of a server that gives what is posted to it, headers and body, to `take`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -81,6 +82,8 @@ def receiving(take: Callable[[dict[str, str], bytes], None]) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
         server.shutdown()

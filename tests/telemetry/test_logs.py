@@ -119,9 +119,9 @@ async def test_engine_lines_name_run_task_and_span(ada, said, lines, spans):
     agent = await db.run(register_hosted, "failing", f"{HERE}:Failing")
     sent = await send(ada.principal, agent, said(CANARY))
     await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
-    await spans.finished("run failing")
+    await spans.finished("invoke_agent failing")
     [failed] = [event for event in lines.events if event["event"].startswith("agent failing failed")]
-    run, context = await db.run(Run.objects.get, task=sent.task), spans.named["run failing"].context
+    run, context = await db.run(Run.objects.get, task=sent.task), spans.named["invoke_agent failing"].context
     assert {name: failed[name] for name in ("run", "task", "agent", "trace_id", "span_id")} == {
         "run": str(run.pk),
         "task": str(sent.task),

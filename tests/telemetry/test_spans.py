@@ -2,9 +2,11 @@
 
 import secrets
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from opentelemetry.trace import StatusCode, format_span_id
 
 from agentkit.llm import LlmWorker
@@ -20,6 +22,7 @@ from parley import db
 from parley.telemetry import tracing
 from tests import stack
 from tests.model_agents import endpoint as endpoints
+from tests.outbound import certificates
 from tests.telemetry.agents import HERE
 from tests.telemetry.calling import ask, body, headers
 from tests.telemetry.collector import collecting
@@ -37,17 +40,53 @@ async def test_models_and_tools_are_below_callers_span(http, ada_key, spans):
     await db.run(register_hosted, "near", "tests.model_agents.agents:Actor")
     task = await ask(http, ada_key, "front", CANARY, CALLER)
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    await spans.finished(EDGE, "run front", "run near")
-    line = [EDGE, "queue run", "run front", "queue run", "run near", "invoke_agent worker"]
+    await spans.finished(EDGE, "invoke_agent front")
+    await spans.finished("invoke_agent near", count=2)  # the turn, and its use of a model
+    line = [EDGE, "queue run", "invoke_agent front", "queue run", "invoke_agent near", "invoke_agent near"]
     assert spans.line("chat scripted:actor") == [*line, "chat scripted:actor"]
     assert spans.line("execute_tool double") == [*line, "execute_tool double"]
     assert {format(span.context.trace_id, "032x") for span in spans.get_finished_spans()} == {TRACE}
     assert format_span_id(spans.named[EDGE].parent.span_id) == CALLER[36:52]
     run = await db.run(Run.objects.get, task=task["id"])
-    assert run.traceparent[36:52] == format_span_id(spans.named["run front"].parent.span_id)
-    chat = spans.named["chat scripted:actor"].attributes
-    assert (chat["gen_ai.operation.name"], chat["gen_ai.request.model"]) == ("chat", "scripted:actor")
-    assert chat["gen_ai.usage.input_tokens"] > 0
+    assert run.traceparent[36:52] == format_span_id(spans.named["invoke_agent front"].parent.span_id)
+    assert CANARY not in spans.text
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_spans_follow_conventions_for_generative_ai(http, ada_key, spans):
+    near = await db.run(register_hosted, "near", "tests.model_agents.agents:Actor")
+    task = await ask(http, ada_key, "near", CANARY)
+    await spans.finished(EDGE)
+    await spans.finished("invoke_agent near", count=2)
+    of_agent = {
+        gen_ai.GEN_AI_AGENT_ID: str(near.pk), gen_ai.GEN_AI_AGENT_NAME: "near",
+        gen_ai.GEN_AI_AGENT_VERSION: near.version, gen_ai.GEN_AI_CONVERSATION_ID: task["contextId"],
+    }  # fmt: skip
+    more = {
+        "invoke_agent near": {},
+        "chat scripted:actor": {
+            gen_ai.GEN_AI_PROVIDER_NAME: "function", gen_ai.GEN_AI_REQUEST_MODEL: "scripted:actor",
+            gen_ai.GEN_AI_RESPONSE_MODEL: "scripted:actor", gen_ai.GEN_AI_USAGE_INPUT_TOKENS: 50,
+        },
+        "execute_tool double": {gen_ai.GEN_AI_TOOL_NAME: "double", gen_ai.GEN_AI_TOOL_CALL_ID: "call-1-0"},
+    }  # fmt: skip
+    for name, expected in more.items():
+        wanted = {gen_ai.GEN_AI_OPERATION_NAME: name.split()[0], **of_agent, **expected}
+        for span in (one for one in spans.get_finished_spans() if one.name == name):
+            assert {key: span.attributes.get(key) for key in wanted} == wanted
+
+
+async def test_endpoint_is_named_in_its_spans(spans):
+    with endpoints.running() as endpoint:
+        endpoint.replies = [endpoints.says(CANARY)]
+        async with openai_model("gpt-5-mini", endpoint.url, "key") as model:
+            await LlmWorker("Help.", model=model).run(message=CANARY)
+    chat = spans.named["chat gpt-5-mini"].attributes
+    there = urlsplit(endpoint.url)
+    assert (chat["server.address"], chat["server.port"]) == (there.hostname, there.port)
+    assert (chat[gen_ai.GEN_AI_USAGE_INPUT_TOKENS], chat[gen_ai.GEN_AI_USAGE_OUTPUT_TOKENS]) == (20, 5)
+    assert chat[gen_ai.GEN_AI_RESPONSE_FINISH_REASONS] == ("stop",)
     assert CANARY not in spans.text
 
 
@@ -68,8 +107,8 @@ async def test_messages_are_in_spans_if_switched_on(http, ada_key, spans, monkey
 async def test_error_marks_its_span_without_its_text(http, ada_key, spans):
     await db.run(register_hosted, "failing", f"{HERE}:Failing")
     await ask(http, ada_key, "failing", CANARY)
-    await spans.finished(EDGE, "run failing")
-    run = spans.named["run failing"]
+    await spans.finished(EDGE, "invoke_agent failing")
+    run = spans.named["invoke_agent failing"]
     assert (run.status.status_code, run.attributes["error.type"]) == (StatusCode.ERROR, "agent_error")
     assert spans.named[EDGE].status.status_code is StatusCode.UNSET  # the request itself did not fail
     assert CANARY not in spans.text
@@ -87,10 +126,10 @@ async def test_plan_steps_are_below_its_run(ada, said, spans, echo):
     with tracing.span("page"):  # no caller's header: a person's page
         sent = await send(ada.principal, plan, said())
     await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
-    await spans.finished("run echo", count=2)
-    await spans.finished("run plan")
-    assert spans.line("run echo") == ["page", "queue run", "queue run", "run echo"]
-    assert spans.line("run plan") == ["page", "queue run", "run plan"]
+    await spans.finished("invoke_agent echo", count=2)
+    await spans.finished("invoke_agent plan")
+    assert spans.line("invoke_agent echo") == ["page", "queue run", "queue run", "invoke_agent echo"]
+    assert spans.line("invoke_agent plan") == ["page", "queue run", "invoke_agent plan"]
 
 
 async def test_model_calls_cost_operators_prices(spans):
@@ -124,6 +163,21 @@ def test_environment_says_where_spans_go(monkeypatch):
     assert CANARY not in str(collector.spans)
 
 
+def test_exporter_trusts_the_authorities_of_calls(monkeypatch, tmp_path):
+    company = certificates.certificate(is_strict=True)
+    (tmp_path / "company.pem").write_bytes(certificates.pem(company[0]))
+    tls = certificates.serving(tmp_path, certificates.certificate("127.0.0.1", by=company, is_strict=True))
+    with collecting(tls) as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "company.pem"))
+        for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # the exporter's library prefers these
+            monkeypatch.delenv(name, raising=False)
+        provider = tracing.build_provider("1.2")
+        provider.get_tracer("test").start_span("one").end()
+        provider.shutdown()
+    assert [one.span.name for one in collector.spans] == ["one"]
+
+
 @pytest.mark.services("the trace passes through several processes", only=True)
 def test_trace_leads_through_all_processes():
     trace_id, caller = secrets.token_hex(16), secrets.token_hex(8)
@@ -142,8 +196,8 @@ def test_trace_leads_through_all_processes():
             assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
             traced.terminate()
         edge = "POST /a2a/<slug>"
-        expected = [edge, "queue run", "run front", "queue run", "run near", "invoke_agent near"]
-        expected += [edge, "queue run", "run solver", "invoke_agent worker"]
+        expected = [edge, "queue run", "invoke_agent front", "queue run", "invoke_agent near", "invoke_agent near"]
+        expected += [edge, "queue run", "invoke_agent solver", "invoke_agent solver"]
         for name in ("chat scripted:actor", "execute_tool double"):
             assert collector.line(trace_id, name, caller) == [*expected, name]
         spans = [one for one in collector.spans if one.span.trace_id.hex() == trace_id]

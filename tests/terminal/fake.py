@@ -1,48 +1,48 @@
-"""A scripted installation, by httpx's transport."""
+"""A scripted installation, by httpx2's transport."""
 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 
 JSON = dict[str, Any]
 SESSION, TASK = "5e551000-0000-4000-8000-000000000000", "7a5c0000-0000-4000-8000-000000000000"
 
 
-class FakeParley(httpx.MockTransport):
+class FakeParley(httpx2.MockTransport):
     """Gives each address its scripted answers in order, the last one again and again; keeps the requests."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
         self._script: dict[tuple[str, str], list[Any]] = defaultdict(list)
 
     def on(self, method: str, path: str, *answers: Any) -> None:
         """An answer: a status, JSON, bytes, a response, an exception, or a list of server-sent lines and exceptions."""
         self._script[method, f"/api/v1{path}"] += answers
 
-    def asked(self, method: str, path: str) -> list[httpx.Request]:
+    def asked(self, method: str, path: str) -> list[httpx2.Request]:
         wanted = method, f"/api/v1{path}"
         return [one for one in self.requests if (one.method, one.url.path) == wanted]
 
     def bodies(self, method: str, path: str) -> list[Any]:
         return [json.loads(one.content) for one in self.asked(method, path)]
 
-    def _answer(self, request: httpx.Request) -> httpx.Response:
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
         left = self._script[request.method, request.url.path]
-        answer = (left.pop(0) if len(left) > 1 else left[0]) if left else httpx.codes.NOT_FOUND
+        answer = (left.pop(0) if len(left) > 1 else left[0]) if left else httpx2.codes.NOT_FOUND
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, int):
-            return httpx.Response(answer, json={"detail": "It is refused.", "code": "refused"})
+            return httpx2.Response(answer, json={"detail": "It is refused.", "code": "refused"})
         if isinstance(answer, list):
-            return httpx.Response(200, content=_stream(answer))
+            return httpx2.Response(200, content=_stream(answer))
         if isinstance(answer, bytes):
-            return httpx.Response(200, content=answer)
-        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+            return httpx2.Response(200, content=answer)
+        return answer if isinstance(answer, httpx2.Response) else httpx2.Response(200, json=answer)
 
     # What most tests need
 

@@ -2,7 +2,7 @@
 
 import json
 
-import httpx
+import httpx2
 
 from parley.terminal import client
 from tests.terminal.fake import SESSION, TASK, event, sent, status, task, token
@@ -40,7 +40,7 @@ def test_the_newest_session_is_continued(parley, fake):
 
 
 def test_lost_connection_continues_and_repeats_nothing(parley, fake):
-    cut = [token(2, "Hello "), httpx.ReadError("cut")]
+    cut = [token(2, "Hello "), httpx2.ReadError("cut")]
     ended = [token(2, "Hello "), token(3, "the")]
     fake.answers(cut, ended, [token(4, "re"), DONE])
     assert parley("chat", "bot", "hi").said == "Hello there\n"
@@ -49,7 +49,7 @@ def test_lost_connection_continues_and_repeats_nothing(parley, fake):
 
 
 def test_lost_answer_repeats_message_with_its_key(parley, fake):
-    fake.on("POST", "/sessions", httpx.ReadError("cut"))
+    fake.on("POST", "/sessions", httpx2.ReadError("cut"))
     fake.answers([DONE])
     assert parley("chat", "bot", "hi").code == 0
     first, second = fake.asked("POST", "/sessions")
@@ -148,7 +148,7 @@ def test_file_is_uploaded_in_pieces(parley, fake, tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_bytes(b"0123456789")
     fake.answers([DONE])
     fake.on("POST", "/uploads", {"id": "u", "offset": 0})
-    fake.on("PATCH", "/uploads/u", {"id": "u", "offset": 4}, httpx.WriteError("cut"), {"id": "u", "offset": 10})
+    fake.on("PATCH", "/uploads/u", {"id": "u", "offset": 4}, httpx2.WriteError("cut"), {"id": "u", "offset": 10})
     fake.on("GET", "/uploads/u", {"id": "u", "offset": 6})
     assert parley("chat", "bot", "hi", "--file", "a.txt").code == 0
     assert [one.content for one in fake.asked("PATCH", "/uploads/u")] == [b"0123", b"4567", b"6789"]
@@ -161,7 +161,7 @@ def test_a_file_that_never_arrives_is_given_up(parley, fake, tmp_path):
     fake.agent()
     fake.on("POST", "/uploads", {"id": "u", "offset": 0})
     fake.on("GET", "/uploads/u", {"id": "u", "offset": 0})
-    fake.on("PATCH", "/uploads/u", httpx.WriteError("cut"))
+    fake.on("PATCH", "/uploads/u", httpx2.WriteError("cut"))
     assert parley("chat", "bot", "hi", "--file", "a.txt").code == client.UNREACHABLE
 
 
@@ -170,5 +170,5 @@ def test_second_ctrl_c_leaves(parley, fake):
     fake.on("POST", f"/tasks/{TASK}/cancel", 409)
     assert parley("chat", "bot", "hi").code == 130
     assert len(fake.asked("POST", f"/tasks/{TASK}/cancel")) == 1
-    fake.answers([httpx.ReadError("cut")])
+    fake.answers([httpx2.ReadError("cut")])
     assert parley("chat", "bot", "hi").code == client.UNREACHABLE

@@ -14,10 +14,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import MappingProxyType
 
-import httpx
+import httpx2
 import pytest
 
 from parley.terminal.client import Failure, checked_url, find_login, login_file
+from parley.terminal.program import run
+from tests.outbound import certificates
 from tests.stack import ROOT
 
 NO_AGENTS = {"items": [], "nextCursor": None}
@@ -76,14 +78,14 @@ def test_wrong_addresses_are_refused():
 @pytest.mark.parametrize(
     ("answer", "code", "word"),
     [
-        (httpx.ConnectError("refused"), 4, "No connection"),
+        (httpx2.ConnectError("refused"), 4, "No connection"),
         (401, 4, "parley login"),
         (403, 1, "refused"),
-        (httpx.Response(404, text="<html>"), 4, "update"),
-        (httpx.Response(200, text="<html>"), 4, "update"),
-        (httpx.Response(500, text=""), 4, "update"),
-        (httpx.Response(301, headers={"location": "https://new.example/"}), 4, "https://new.example/"),
-        (httpx.Response(429, json={"detail": "Too many."}, headers={"retry-after": "7"}), 1, "7 seconds"),
+        (httpx2.Response(404, text="<html>"), 4, "update"),
+        (httpx2.Response(200, text="<html>"), 4, "update"),
+        (httpx2.Response(500, text=""), 4, "update"),
+        (httpx2.Response(301, headers={"location": "https://new.example/"}), 4, "https://new.example/"),
+        (httpx2.Response(429, json={"detail": "Too many."}, headers={"retry-after": "7"}), 1, "7 seconds"),
     ],
 )
 def test_errors_are_one_sentence(parley, fake, answer, code, word):
@@ -145,6 +147,19 @@ def test_shells_complete_agents_and_ask_once(tmp_path, agents):
     assert [next_words(tmp_path, "parley ask e", known) for _ in range(2)] == [["echo", "editor"]] * 2
     assert next_words(tmp_path, "parley tasks --agent ec", known) == ["echo"]
     assert agents.asked == [("/api/v1/agents", "Bearer a-key")]
+
+
+def test_company_authority_is_trusted_if_named(tmp_path, agents, monkeypatch, capsys):
+    company = certificates.certificate()
+    (tmp_path / "company.pem").write_bytes(certificates.pem(company[0]))
+    tls = certificates.serving(tmp_path, certificates.certificate("127.0.0.1", by=company))
+    agents.socket = tls.wrap_socket(agents.socket, server_side=True)
+    monkeypatch.setenv("PARLEY_URL", f"https://127.0.0.1:{agents.server_port}")
+    monkeypatch.setenv("PARLEY_API_KEY", "a-key")
+    for named, code in (("", 4), ("company.pem", 0), ("missing.pem", 4)):
+        monkeypatch.setenv("SSL_CERT_FILE", named and str(tmp_path / named))
+        assert run(["agents", "--json"]) == code
+        assert ("SSL_CERT_FILE" in capsys.readouterr().err) == bool(code)
 
 
 @pytest.mark.parametrize("known", [{}, {"PARLEY_URL": "http://127.0.0.1:9", "PARLEY_API_KEY": "a-key"}])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from agentkit import (
@@ -326,7 +327,7 @@ def count_usage(model: str, counts: JSON) -> None:
     metrics.MODEL_TOKENS[model, "input"].inc(counts["inputTokens"])
     metrics.MODEL_TOKENS[model, "output"].inc(counts["outputTokens"])
     if "cost" in counts:
-        metrics.MODEL_COST[model].inc(counts["cost"])
+        metrics.MODEL_COST[model, settings.CURRENCY].inc(counts["cost"])
 
 
 def event_of(emission: Emission) -> NewEvent:

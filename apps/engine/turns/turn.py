@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 from opentelemetry.trace import Span, get_current_span
@@ -383,6 +384,8 @@ def _mark_span(span: Span, ending: Ending) -> None:
     for name, counted in (("input_tokens", "inputTokens"), ("output_tokens", "outputTokens"), ("cost", "cost")):
         if counted in ending.usage:
             span.set_attribute(f"parley.usage.{name}", ending.usage[counted])
+    if "cost" in ending.usage:
+        span.set_attribute("parley.usage.currency", settings.CURRENCY)
     if isinstance(outcome, Failed):
         tracing.fail(span, outcome.code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin import display
 from django.core.exceptions import PermissionDenied
@@ -56,7 +57,7 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
         OfferRow,
         noun="a model",
         label="Models",
-        help_text="Prices give the cost of each run, in your currency. Models without a row can be used too.",
+        help_text=f"Prices in {settings.CURRENCY} give the cost of each run. Models without a row can be used too.",
     )
 
     class Meta:

@@ -22,12 +22,13 @@ from apps.analytics.reading import Reading, Sums, read
 from apps.operators.dashboard.filters import key_of
 from apps.operators.dashboard.page import picker_of
 from apps.operators.dashboard.ranges import TimeRange, range_of
-from apps.operators.dashboard.tables import Chart, Series, Table, Tile, chart_in_time, full_label, money, percent
+from apps.operators.dashboard.tables import Chart, Series, Table, Tile, chart_in_time, full_label, percent
 from apps.operators.panels import may_view
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from apps.record.models import Feedback, Message
 from parley.faces import cells
+from parley.faces.cells import money
 
 USUAL = "30d"
 NOTHING = "No use in this range. Choose a longer one."

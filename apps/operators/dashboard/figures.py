@@ -12,12 +12,12 @@ from apps.analytics.counting import MICRO, Amount
 from apps.analytics.reading import Key, Reading, Sums, percentiles, total
 from apps.operators import columns
 from apps.operators.dashboard.ranges import TimeRange
-from apps.operators.dashboard.tables import SERIES, Chart, Series, Table, Tile, chart_in_time, money
+from apps.operators.dashboard.tables import SERIES, Chart, Series, Table, Tile, chart_in_time
 from apps.operators.panels import may_view
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from parley.faces import cells
-from parley.faces.cells import Tone
+from parley.faces.cells import Tone, money
 
 MOST_ROWS = 12  # of a table on the dashboard
 STATES = (Run.State.DONE, Run.State.FAILED, Run.State.CANCELED)

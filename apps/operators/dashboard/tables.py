@@ -120,13 +120,6 @@ def bytes_of(number: int) -> str:
     raise AssertionError
 
 
-def money(amount: float | None) -> str:
-    """In the installation's currency, which has no name."""
-    if amount is None:
-        return "–"
-    return f"{amount:,.2f}" if amount >= 0.1 or not amount else f"{amount:.2g}"
-
-
 def percent(share: float | None) -> str:
     """Never "100%" for less."""
     if share is None:

@@ -22,7 +22,10 @@ from parley.misconfigured import Misconfigured
 SKEW_SECONDS, BAD_SKEW_SECONDS = 2.0, 15.0
 OLD_RUN_SECONDS, STUCK_RUN_SECONDS = 60.0, 600.0
 FULL_SHARE = 0.9  # of the server's connections in use
-START_WORKER = "Start ./manage.py serve, or celery -A parley worker. If one runs, look at its log and its broker."
+START_WORKER = (
+    "Start ./manage.py serve, or celery -A parley worker. If it runs, look at its log and its broker. EXPECTED_WORKERS"
+    " says how many there should be."
+)
 START_BEAT = "Start one: celery -A parley beat, or ./manage.py serve, which has its own."
 
 
@@ -108,9 +111,9 @@ def beat(_: Patient) -> Finding:
 
 
 def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:
-    if (sentence := processes.missing().get(kind)) is not None:
-        return problem(sentence, advice)
     names = [f"{row.host}:{row.pid}" for row in ServerProcess.objects.seen(sql.database_time()).filter(kind=kind)]
+    if (sentence := processes.missing().get(kind)) is not None:
+        return warning(f"{sentence} They are {', '.join(names)}.", advice) if names else problem(sentence, advice)
     if kind == ServerProcess.Kind.BEAT and len(names) > 1:
         return warning(f"{len(names)} were seen: {', '.join(names)}.", "Run one: each sends every periodic job.")
     return ok(f"{len(names)} seen: {', '.join(names)}.")

@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from cryptography import x509
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Origin
@@ -49,10 +48,9 @@ def web_server(patient: Patient) -> Finding:
 
 def certificate(patient: Patient) -> Finding:
     """Is it renewed in time?"""
-    found = asyncio.run(calls.certificate(patient))
-    if found is None:
+    own = asyncio.run(calls.certificate(patient))
+    if own is None:
         return ok(f"{patient.url} has none.")
-    own = x509.load_der_x509_certificate(found)
     left = own.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     whole = own.not_valid_after_utc - own.not_valid_before_utc
     text = f"The certificate ends in {left.days} days, at {own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC."

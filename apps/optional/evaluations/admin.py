@@ -189,7 +189,7 @@ class EvaluationAdmin(EvaluatingAdmin, ReadOnlyAdmin):
 
     @display(description="cost")
     def costs(self, row: Any) -> str:
-        return "–" if row.cost is None else f"{row.cost:.4g}"
+        return cells.money(row.cost)
 
 
 def _shown_result(result: Result) -> dict[str, Any]:
@@ -198,6 +198,6 @@ def _shown_result(result: Result) -> dict[str, Any]:
         "problems": result.problems,
         "answer": result.answer,
         "took": cells.duration(result.seconds),
-        "cost": "" if result.cost is None else f"{result.cost:.4g}",
+        "cost": "" if result.cost is None else cells.money(result.cost),
         "task": cells.row_link(Task, result.task) if result.task else "",
     }

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import stamina
 from django.conf import settings
@@ -52,10 +53,11 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
     try:
         with _slot_released(release_slot):
             remote_run = await db.run(_admit_and_start, assignment)
-            with tracing.span(f"invoke_agent {assignment.agent.slug}", kind=SpanKind.CLIENT) as span:
-                span.set_attributes(
-                    {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": assignment.agent.slug}
-                )
+            with tracing.span(
+                f"{tracing.INVOKE_AGENT} {assignment.agent.slug}",
+                kind=SpanKind.CLIENT,
+                attributes={tracing.OPERATION: tracing.INVOKE_AGENT, "gen_ai.provider.name": "a2a"},
+            ) as span:
                 async with a2a_client.connect_for(
                     assignment.agent,
                     assignment.task.owner_id,
@@ -63,6 +65,9 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
                     skill=task.skill or "",
                     redact=assignment.redaction.keep_out,
                 ) as peer:
+                    there = urlsplit(peer.interface.origin)
+                    span.set_attribute("server.address", there.hostname or "")
+                    span.set_attribute("server.port", there.port or (443 if there.scheme == "https" else 80))
                     return await _Turn(remote_run, task, peer).outcome()
     except RemoteError as error:
         db.later(circuit_breaker.record_failure, assignment.agent, error)

@@ -21,6 +21,7 @@ from apps.conversations.pages.session import addressing
 from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context
+from parley.faces.cells import money
 
 AGENT_KINDS = {
     Agent.Kind.HOSTED: "Hosted here",
@@ -33,6 +34,7 @@ AGENT_KINDS = {
 
 register = template.Library()
 register.filter(in_words)
+register.filter(money)
 
 LONGEST_SHOWN = 20_000  # characters of a document in a page
 HUES = 12  # classes hue-0 … hue-11 of the stylesheet

@@ -3,9 +3,11 @@
 import datetime
 import json
 from collections.abc import Iterable
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from django.conf import settings
 from django.contrib.admin.utils import quote
 from django.db.models import Model
 from django.urls import reverse
@@ -14,6 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
+CENTS = 0.1  # smaller amounts need more than two decimals
 NOTHING = mark_safe('<span class="nothing">–</span>')
 ENDS = (8, 4)  # characters shown at an id's start and end
 
@@ -138,3 +141,12 @@ def shortened(text: str, length: int = 80) -> str:
     """One line of at most `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def money(amount: float | None) -> str:
+    """An amount as people read it, in the currency of prices and costs; "–" for None."""
+    if amount is None:
+        return "–"
+    is_small = 0 < abs(amount) < CENTS
+    number = format(Decimal(f"{amount:.2g}"), "f") if is_small else f"{amount:,.2f}"  # never as 1e-05
+    return f"{number} {settings.CURRENCY}"

@@ -160,7 +160,7 @@ MODEL_CALLS = _counters(
     "parley_model_calls_total", "Calls of language models by agents' turns and for titles.", "model"
 )
 MODEL_TOKENS = _counters("parley_model_tokens_total", "Tokens of these calls, input and output.", "model", "direction")
-MODEL_COST = _counters("parley_model_cost_total", "Cost of these calls, where prices are known.", "model")
+MODEL_COST = _counters("parley_model_cost_total", "Cost of these calls, where prices are known.", "model", "currency")
 REMOTE_CALLS = _counters(
     "parley_remote_calls_total", "Turns and probes of remote agents: answered, or the error's code.", "agent", "result"
 )

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import Context
@@ -35,7 +37,8 @@ from opentelemetry.trace import TracerProvider as AbstractProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace import Span as StartedSpan
+    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 type Attributes = Mapping[str, str | bool | int | float]
 
@@ -44,6 +47,11 @@ SAMPLERS_WITH_RATIO = ("traceidratio", "parentbased_traceidratio")
 SAMPLERS = ("always_on", "always_off", "parentbased_always_on", "parentbased_always_off", *SAMPLERS_WITH_RATIO)
 
 FLUSH_SECONDS = 5
+
+AGENT, OPERATION = "gen_ai.agent.name", "gen_ai.operation.name"
+INVOKE_AGENT = "invoke_agent"
+agent: ContextVar[Attributes | None] = ContextVar("agent", default=None)
+"""The attributes that all spans of generative AI below an agent's turn have: the agent's and the conversation's."""
 
 _provider: TracerProvider | None = None
 _tracer: Tracer | None = None
@@ -93,8 +101,16 @@ def build_provider(version: str) -> TracerProvider:
     if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: "parley"}))
     provider = TracerProvider(resource=resource)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(certificate_file=_authorities())))
     return provider
+
+
+def _authorities() -> str | None:
+    """Whom the exporter trusts, as all calls of `parley.outbound` do; its library would trust a list of its own."""
+    env, system = os.environ, ssl.get_default_verify_paths()
+    if {"OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"} & env.keys():
+        return None
+    return env.get("SSL_CERT_FILE") or env.get("SSL_CERT_DIR") or system.cafile or system.capath
 
 
 class _ForAuthors(AbstractProvider):
@@ -114,8 +130,26 @@ class _ForAuthors(AbstractProvider):
 def use(provider: TracerProvider | None) -> None:
     """Make spans by this provider, or with None no spans at all."""
     global _provider, _tracer, is_on
+    if provider is not None:
+        provider.add_span_processor(_of_agent())
     _provider, _tracer = provider, provider.get_tracer("parley") if provider else None
     is_on = provider is not None
+
+
+def _of_agent() -> SpanProcessor:
+    """Names the agent and the conversation in the spans of libraries, which know names of their own alone."""
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    class OfAgent(SpanProcessor):
+        def on_start(self, span: StartedSpan, parent_context: Context | None = None) -> None:
+            known = agent.get()
+            if known is None or OPERATION not in (span.attributes or {}):
+                return
+            span.set_attributes(known)
+            if span.attributes and span.attributes[OPERATION] == INVOKE_AGENT:
+                span.update_name(f"{INVOKE_AGENT} {known[AGENT]}")
+
+    return OfAgent()
 
 
 def flush() -> None:

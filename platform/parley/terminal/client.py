@@ -6,6 +6,7 @@ import json
 import mimetypes
 import os
 import re
+import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 JSON = dict[str, Any]
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -22,6 +23,7 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
 SILENCE = 60.0  # seconds without a heartbeat, after which a stream is lost
 PIECE = 4 * 1024 * 1024  # bytes
 UNREACHABLE = 4
+TRUST = "Add your company's authority to this machine's (update-ca-certificates), or name its file by SSL_CERT_FILE."
 ADDRESS = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?(?:/[^\s?#@\\]*)?")
 
 
@@ -87,8 +89,8 @@ def checked_url(given: str) -> str:
     if "://" not in text:
         text = f"{'http' if text.startswith(('127.', 'localhost')) else 'https'}://{text}"
     try:
-        is_address = ADDRESS.fullmatch(text) and httpx.URL(text).host and (httpx.URL(text).port or 0) < 2**16
-    except (httpx.InvalidURL, ValueError):  # the latter of a name that IDNA does not allow
+        is_address = ADDRESS.fullmatch(text) and httpx2.URL(text).host and (httpx2.URL(text).port or 0) < 2**16
+    except (httpx2.InvalidURL, ValueError):  # the latter of a name that IDNA does not allow
         is_address = False
     if not is_address:
         raise Failure(f"{given!r} is not the address of a Parley. Give one such as {DEFAULT_URL}", code=2)
@@ -101,15 +103,29 @@ def _checked_key(key: str) -> str:
     return key
 
 
+def trusted() -> ssl.SSLContext:
+    """The authorities that Parley's own calls trust (`parley.outbound.trust`), by the same rules. Raises Failure."""
+    try:
+        context = httpx2.create_ssl_context()
+    except OSError as error:  # includes SSLError
+        named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+        sentence = f"SSL_CERT_FILE names {named}, from which no certificate can be read: {error}."
+        raise Failure(sentence, code=UNREACHABLE) from None
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 class Parley:
     """An installation, as one user. Every method raises Failure."""
 
-    def __init__(self, login: Login, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, login: Login, transport: httpx2.BaseTransport | None = None) -> None:
         self.url = login.url
         headers = {"Authorization": f"Bearer {_checked_key(login.key)}", "Accept": "application/json"}
         # A message may be answered at once, by an agent that takes its time.
-        timeout = httpx.Timeout(SILENCE, connect=10.0, read=180.0)
-        self._http = httpx.Client(base_url=f"{login.url}/api/v1", headers=headers, timeout=timeout, transport=transport)
+        timeout = httpx2.Timeout(SILENCE, connect=10.0, read=180.0)
+        self._http = httpx2.Client(
+            base_url=f"{login.url}/api/v1", headers=headers, timeout=timeout, verify=trusted(), transport=transport
+        )
 
     def get(self, path: str, **query: Any) -> Any:
         return self._ask("GET", path, params=query)
@@ -118,7 +134,7 @@ class Parley:
         """As `get`, in one attempt of about so many seconds."""
         try:
             return self._answer(self._http.get(path, params=query, timeout=seconds))
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise self._lost(error) from None
 
     def post(self, path: str, body: JSON | None = None) -> Any:
@@ -151,7 +167,7 @@ class Parley:
         except BaseException as error:
             if not isinstance(error, FileExistsError):
                 to.unlink(missing_ok=True)
-            if isinstance(error, httpx.HTTPError):
+            if isinstance(error, httpx2.HTTPError):
                 raise self._lost(error) from None
             raise
 
@@ -168,7 +184,7 @@ class Parley:
                 try:
                     headers = {"Upload-Offset": str(told["offset"]), "Content-Type": "application/octet-stream"}
                     told, failed = self._answer(self._http.request("PATCH", address, content=piece, headers=headers)), 0
-                except httpx.TransportError as error:
+                except httpx2.TransportError as error:
                     if failed == len(PAUSES):
                         raise self._lost(error) from None
                     time.sleep(PAUSES[failed])
@@ -185,9 +201,9 @@ class Parley:
             try:
                 headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": place} if place else {})
                 query = {"session_ids": session, "since": str(since)}
-                timeout = httpx.Timeout(SILENCE, connect=10.0)
+                timeout = httpx2.Timeout(SILENCE, connect=10.0)
                 with self._http.stream("GET", "/events", params=query, headers=headers, timeout=timeout) as response:
-                    if response.status_code != httpx.codes.OK:
+                    if response.status_code != httpx2.codes.OK:
                         response.read()
                         raise self._refusal(response)
                     for id_, event in _server_sent(response.iter_lines()):
@@ -202,7 +218,7 @@ class Parley:
                 failed += 1  # the server ended it
             except ValueError:  # a proxy's page, or no JSON
                 raise self._stranger() from None
-            except (httpx.TransportError, httpx.DecodingError) as error:
+            except (httpx2.TransportError, httpx2.DecodingError) as error:
                 failed += 1
                 if failed > len(PAUSES):
                     raise self._lost(error) from None
@@ -215,15 +231,15 @@ class Parley:
         for pause in (*PAUSES, None):
             try:
                 return self._answer(self._http.request(method, path, **options))
-            except (httpx.ConnectError, httpx.DecodingError) as error:
+            except (httpx2.ConnectError, httpx2.DecodingError) as error:
                 raise self._lost(error) from None
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 if pause is None:
                     raise self._lost(error) from None
                 time.sleep(pause)
         raise AssertionError("unreachable")
 
-    def _answer(self, response: httpx.Response) -> Any:
+    def _answer(self, response: httpx2.Response) -> Any:
         if not response.is_success:
             raise self._refusal(response)
         try:
@@ -231,9 +247,9 @@ class Parley:
         except ValueError:
             raise self._stranger() from None
 
-    def _refusal(self, response: httpx.Response) -> Failure:
+    def _refusal(self, response: httpx2.Response) -> Failure:
         status = response.status_code
-        if status == httpx.codes.UNAUTHORIZED:
+        if status == httpx2.codes.UNAUTHORIZED:
             sentence = f"{self.url} does not accept the API key. Make one at {self.url}/settings/keys, then run:"
             return Failure(f"{sentence} parley login {self.url}", code=UNREACHABLE, status=status)
         if response.is_redirect:
@@ -255,6 +271,11 @@ class Parley:
 
     def _lost(self, error: Exception) -> Failure:
         sentence = f"No connection to {self.url} ({str(error) or type(error).__name__})."
+        behind: BaseException | None = error
+        while behind and not isinstance(behind, ssl.SSLCertVerificationError):
+            behind = behind.__cause__ or behind.__context__
+        if behind:
+            return Failure(f"{sentence} {TRUST}", code=UNREACHABLE)
         return Failure(f"{sentence} Check that Parley runs there, or run: parley login ADDRESS", code=UNREACHABLE)
 
 

@@ -10,7 +10,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from parley.terminal import COMMANDS, chat, work
 from parley.terminal.client import (
@@ -48,7 +48,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(words: list[str], transport: httpx.BaseTransport | None = None) -> int:
+def run(words: list[str], transport: httpx2.BaseTransport | None = None) -> int:
     """The exit code of a command. `words`: what people typed after the program's name."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):  # bytes that are no text end no conversation
         if hasattr(stream, "reconfigure"):
@@ -77,7 +77,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _run(options: argparse.Namespace, transport: httpx.BaseTransport | None) -> int:
+def _run(options: argparse.Namespace, transport: httpx2.BaseTransport | None) -> int:
     if options.command == "completion":
         return _print_completion(options.shell)
     if options.command == "login":
@@ -101,7 +101,7 @@ def _print_completion(shell: str) -> int:
     return 0
 
 
-def _login(address: str | None, transport: httpx.BaseTransport | None) -> int:
+def _login(address: str | None, transport: httpx2.BaseTransport | None) -> int:
     """The key is typed or piped, so that no list of processes shows it. It is tried before it is stored."""
     is_person = sys.stdin.isatty()
     if address is None:
@@ -123,7 +123,7 @@ def _login(address: str | None, transport: httpx.BaseTransport | None) -> int:
         raise Failure(
             f"{login_file()} cannot be written: {error.strerror}. Set XDG_CONFIG_HOME to a folder of yours."
         ) from None
-    if httpx.URL(url).scheme == "http" and httpx.URL(url).host not in ("localhost", "127.0.0.1", "::1"):
+    if httpx2.URL(url).scheme == "http" and httpx2.URL(url).host not in ("localhost", "127.0.0.1", "::1"):
         print("Warning: the key travels unencrypted. Prefer https.", file=sys.stderr)
     print(f"Logged in to {one_line(url)}. The key is in {path}. Try: parley agents", file=sys.stderr)
     return 0

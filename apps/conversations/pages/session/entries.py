@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
@@ -39,6 +38,7 @@ from apps.record.models import Context, Event, Message, TaskState
 from apps.record.reading.lookup import author_names, edit_histories
 from apps.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.web.templatetags.parley import HUES, avatar
+from parley.faces.cells import money
 
 LONGEST_BESIDE_HTML = 2000  # characters of an answer's Markdown, beside its HTML when a page opens
 FORMAT = 13  # browsers drop cached items of other versions
@@ -156,8 +156,7 @@ def _used(usage: JSON) -> JSON:
         return {}
     if (cost := usage.get("cost")) is None:
         return {"used": f"{tokens:,} tokens"}
-    amount = f"{cost:,.2f}" if cost >= 1 else f"{cost:.6f}".rstrip("0").rstrip(".")  # never as 1e-05
-    return {"used": f"{tokens:,} tokens · {amount} {settings.CURRENCY}"}
+    return {"used": f"{tokens:,} tokens · {money(cost)}"}
 
 
 def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, without_last: bool = False) -> JSON:
