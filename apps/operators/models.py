@@ -21,6 +21,7 @@ class BulkAction(Work):
     """An action on chosen rows. A process that holds the lease works off its rows in order."""
 
     class State(models.TextChoices):
+        ASKED = "asked", "not started"
         RUNNING = "running"
         DONE = "done"
         STOPPED = "stopped"
