@@ -20,7 +20,7 @@ from django.views.decorators.http import require_POST
 
 from apps.accounts.models import User
 from apps.housekeeping import periodic, processes
-from apps.housekeeping.models import SEEN_WITHIN, PeriodicJob, ServerProcess
+from apps.housekeeping.models import SEEN_WITHIN, Backup, PeriodicJob, ServerProcess
 from apps.housekeeping.periodic import Job
 from apps.operators.panels import may_view
 from parley.db.sql import database_time
@@ -140,3 +140,16 @@ def _load(row: ServerProcess) -> SafeString | str:
     waiting = f", {row.waiting:,} wait" if row.waiting else ""
     meter = '{} of {}{} <meter min="0" max="{}" value="{}" aria-label="runs"></meter>'
     return format_html(meter, f"{row.busy:,}", f"{row.capacity:,}", waiting, row.capacity, row.busy)
+
+
+@admin.register(Backup)
+class BackupAdmin(ReadOnlyAdmin):
+    menu = MenuItem("Installation", 6, "backup")
+    tones = {
+        Backup.State.RUNNING: Tone.WORKING, Backup.State.COMPLETE: Tone.DONE, Backup.State.FAILED: Tone.FAILED,
+    }  # fmt: skip
+    started, ended = time_cell("started_at"), time_cell("ended_at")
+    list_display = ("name", "state", started, "place", "bytes", "problem")
+    list_filter = ("state",)
+    fields = ("name", "place", "state", started, ended, "bytes", "is_encrypted", "problem")
+    search_fields = ("name", "place")

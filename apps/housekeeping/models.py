@@ -70,3 +70,36 @@ class PeriodicJob(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Backups(models.QuerySet["Backup"]):
+    def complete(self) -> Backups:
+        return self.filter(state=Backup.State.COMPLETE)
+
+
+class Backup(models.Model):
+    """An attempt to back up this installation. Backups leave these rows out: a restored installation has made none."""
+
+    class State(models.TextChoices):
+        RUNNING = "running", "Running"
+        COMPLETE = "complete", "Complete"
+        FAILED = "failed", "Failed"
+
+    place = models.CharField(max_length=500, help_text="A folder, or an address such as s3://bucket/folder.")
+    name = models.CharField("file", max_length=255)
+    state = models.CharField(max_length=10, choices=State, default=State.RUNNING)
+    started_at = models.DateTimeField("started")
+    ended_at = models.DateTimeField("ended", null=True)
+    bytes = models.PositiveBigIntegerField("size in bytes", default=0)
+    is_encrypted = models.BooleanField("encrypted", default=False)
+    problem = models.TextField(blank=True, help_text="Why it failed.")
+
+    objects = Backups.as_manager()
+
+    class Meta:
+        ordering = ["-started_at", "-pk"]
+        default_permissions = ("view",)
+        indexes = [models.Index("state", models.F("started_at").desc(), name="newest_backup_by_state")]
+
+    def __str__(self) -> str:
+        return self.name

@@ -34,7 +34,8 @@ from apps.a2a.models import Delivery
 from apps.a2a.webhooks import DELIVERIES_TO_SEND
 from apps.agents.models import Agent
 from apps.engine import activity
-from apps.housekeeping.models import SEEN_WITHIN, ServerProcess
+from apps.housekeeping.backups import last_backup
+from apps.housekeeping.models import SEEN_WITHIN, Backup, ServerProcess
 from apps.record.execution import Run
 from apps.record.models import UNFINISHED_STATES, Task
 from apps.remote.models import Breaker
@@ -115,6 +116,7 @@ class Numbers:
     health: Mapping[Labels, float] = field(default_factory=dict)  # by agent and its kind
     open_circuits: Mapping[Labels, float] = field(default_factory=dict)  # 1 or 0 by remote agent
     processes: Mapping[Labels, float] = field(default_factory=dict)  # by kind, and whether alive or lost
+    backup: Backup | None = None  # the last complete one
 
 
 _lock = threading.Lock()
@@ -146,7 +148,7 @@ def forget_numbers() -> None:
 
 
 def read_numbers() -> Numbers:
-    """Short queries on indexes of what is unfinished: ten, and one for each list of work."""
+    """Short queries on indexes of what is unfinished: eleven, and one for each list of work."""
     now = sql.database_time()
     expired = Count("pk", filter=Q(state=Run.State.RUNNING, lease_until__lt=now))
     unfinished = Run.objects.unfinished().order_by().values_list("state")
@@ -169,6 +171,7 @@ def read_numbers() -> Numbers:
         health={(slug, kind): HEALTH[Agent.Health(health)] for slug, kind, health in agents[: MOST_VALUES["agent"]]},
         open_circuits={(slug,): float(key in opened) for key, slug in remote[: MOST_VALUES["agent"]]},
         processes=_processes(now),
+        backup=last_backup(),
     )
 
 
@@ -240,6 +243,11 @@ def _gauges(numbers: Numbers) -> Iterator[Metric]:
     yield _labelled("parley_remote_circuit_open", stopped, ["agent"], numbers.open_circuits)
     lost = "Workers and beats: alive, or lost, which were not seen lately and did not stop in good order."
     yield _labelled("parley_processes", lost, ["kind", "state"], numbers.processes)
+    at: dict[Labels, float] = {(): numbers.backup.started_at.timestamp()} if numbers.backup else {}
+    size: dict[Labels, float] = {(): float(numbers.backup.bytes)} if numbers.backup else {}
+    when = "When the last good backup began, in Unix time."
+    yield _labelled("parley_backup_last_success_timestamp_seconds", when, [], at)
+    yield _labelled("parley_backup_last_success_bytes", "Size of the last good backup.", [], size)
 
 
 def _counts(rows: Mapping[str, Waiting]) -> dict[Labels, float]:

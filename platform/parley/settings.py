@@ -477,6 +477,7 @@ METRICS_PORT = env.int("METRICS_PORT", default=0)  # of workers and beat, at HOS
 share_metrics()
 HEARTBEAT_URL = env.str("HEARTBEAT_URL", default="")  # called every minute by beat and a worker, while all works
 BACKUP_HEARTBEAT_URL = env.str("BACKUP_HEARTBEAT_URL", default="")  # called after each backup
+BACKUP_OLD_SECONDS = env.int("BACKUP_OLD_SECONDS", default=26 * 3600)  # a daily one has two hours to be made
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -1,1 +1,1 @@
-from tests.operators.conftest import operator_with  # noqa: F401 a fixture
+from tests.operators.conftest import operator_with, own_files  # noqa: F401 fixtures

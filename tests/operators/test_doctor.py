@@ -195,11 +195,11 @@ def test_a_disk_without_room_is_found(monkeypatch):
 
 def test_a_missing_migration_is_found(transactional_db):
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE app = 'housekeeping'")
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'housekeeping' AND name = '0002_backups'")
     finding = found("migrations")
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO django_migrations (app, name, applied) VALUES ('housekeeping', '0001_initial', %s)",
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('housekeeping', '0002_backups', %s)",
             [timezone.now()],
         )
     assert finding.state == PROBLEM

@@ -7,7 +7,9 @@ import re
 
 import pytest
 import yaml
+from django.utils import timezone
 
+from apps.housekeeping.models import Backup
 from apps.operators import metrics as operators_metrics
 from parley.telemetry import metrics
 from tests.operators.scraping import Scrape, expressions_of, named_in, scrape
@@ -39,6 +41,7 @@ async def told(echo):
         health={("echo", "hosted"): 1.0},
         lists=waiting,
         processes={("worker", "lost"): 1.0},
+        backup=Backup(started_at=timezone.now()),
     )
     text, _ = metrics.exposition("", [operators_metrics.DatabaseGauges(remote)])
     there = await scrape()

@@ -26,6 +26,7 @@ CHECKS = [
     Check("workers", database.workers, needs=["migrations"]),
     Check("beat", database.beat, needs=["migrations"]),
     Check("periodic jobs", database.periodic_jobs, needs=["migrations"]),
+    Check("backups", database.backups, needs=["migrations"]),
     Check("queue", database.queue, needs=["migrations"]),
     Check("agents", database.agents, needs=["migrations"]),
     Check("authorities", configuration.authorities),

@@ -11,8 +11,9 @@ from django.db import NotSupportedError, connection
 
 from apps.accounts.secrets.encryption import encrypted_fields, unreadable
 from apps.engine.turns import isolation
+from apps.housekeeping import backups as known_backups
 from apps.housekeeping import processes
-from apps.housekeeping.models import PeriodicJob, ServerProcess
+from apps.housekeeping.models import Backup, PeriodicJob, ServerProcess
 from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
 from apps.operators.metrics import oldest_startable
 from parley.db import reach, sql, versions
@@ -145,3 +146,15 @@ def periodic_jobs(_: Patient) -> Finding:
         text = f"The last run failed of {', '.join(job.name for job in failed)}. {failed[0].problem[:200]}"
         return warning(text, "See Housekeeping in admin, and the workers' log.")
     return ok("None failed the last time.")
+
+
+def backups(_: Patient) -> Finding:
+    """Those that the command `backup` makes."""
+    last, attempt = known_backups.last_backup(), known_backups.last_attempt()
+    advice = "Look into the log of what makes backups, such as journalctl -u parley-backup, and make one by hand."
+    if attempt is not None and attempt.state == Backup.State.FAILED:
+        return problem(f"The last one failed on {attempt.started_at:%F %H:%M} UTC. {attempt.problem[:200]}", advice)
+    if last is None:
+        return warning("None was made here.", "Let ./manage.py backup FOLDER --every 24h run, or make them otherwise.")
+    text = f"The last one is of {last.started_at:%F %H:%M} UTC: {last.name} in {last.place}, {last.bytes:,} bytes."
+    return problem(text, advice) if known_backups.is_old(last, sql.database_time()) else ok(text)

@@ -28,6 +28,7 @@ from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.conversations.search import indexing
 from apps.conversations.search.models import WordsField
 from apps.conversations.uploads.models import Upload
+from apps.housekeeping.models import Backup
 
 Row = list[Any]
 Encode = Callable[[Any], Any]
@@ -40,10 +41,11 @@ LEFT_OUT_OF_FILES: dict[type[models.Model], str | None] = {
     UserSession: None,
     CacheEntry: None,
     UsedNonce: None,
+    Backup: None,
     Upload: "sha256 <> ''",
 }
-"""What a backup leaves out, or the condition of what it has: sign-ins, counts of attempts, used nonces, and uploads
-under way (their bytes are no stored files yet).
+"""What a backup leaves out, or the condition of what it has: sign-ins, counts of attempts, used nonces, the list
+of backups (a restored installation deletes none of them), and uploads under way (their bytes are no stored files yet).
 """
 
 

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
+from apps.housekeeping import backups
 from apps.operators import heartbeats
 from apps.optional.backup.operations import REFUSALS, Choices, Manifest, Secret, check_possible, write_backup
 from parley.faces.commands import ProgressLine, QuickCommand
@@ -40,7 +41,10 @@ class Command(QuickCommand):
             check_possible(path, choices)
             details = {"encrypted": choices.secret is not None, "keys": choices.with_keys}
             audit.record(AuditAction.BACKUP_MADE, object=audit.Subject("file", label=file), details=details)
-            manifest = write_backup(path, choices, progress)
+            place = str(path.parent) if path else "standard output"
+            with backups.noted(place, path.name if path else "-", is_encrypted=choices.secret is not None) as row:
+                manifest = write_backup(path, choices, progress)
+                row.bytes = path.stat().st_size if path else 0
         except REFUSALS as refusal:
             raise CommandError(str(refusal)) from refusal
         finally:
