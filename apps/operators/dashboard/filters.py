@@ -14,6 +14,7 @@ from apps.agents.models import Agent
 from apps.analytics.counting import UNKNOWN
 from apps.plans.models import Step
 from apps.record.models import Feedback, Message, TaskState
+from apps.remote.health_checks import down
 
 
 class LinkedFilter(admin.SimpleListFilter):
@@ -107,5 +108,6 @@ def _is_newest(value: str) -> Q:
     return ~Q(Exists(Feedback.objects.filter(task=OuterRef("task"), index__gt=OuterRef("index"))))
 
 
+OF_CHECKUPS = (linked("down", "remote agents", lambda value: down("agent__"), lambda value: "that are down"),)
 OF_MESSAGES = (linked("without_task", "task", _has_no_task, lambda value: "answers without a task"),)
 OF_FEEDBACK = (linked("newest", "ratings", _is_newest, lambda value: "the newest of each task"),)

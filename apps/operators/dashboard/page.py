@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
 from apps.analytics.reading import Reading, read
-from apps.housekeeping import processes
 from apps.housekeeping.models import ServerProcess
 from apps.operators.dashboard import numbers
+from apps.operators.dashboard.banners import banners_for
 from apps.operators.dashboard.figures import Figures, Overview
 from apps.operators.dashboard.ranges import CHOICES, MINUTE, TimeRange, range_of
 from apps.operators.dashboard.tables import Tile
@@ -66,13 +66,14 @@ def parts_of(request: HttpRequest, shown: TimeRange) -> dict[str, Any]:
     assert isinstance(viewer, User)
     ended: list[Tile] = []
     parts: dict[str, Any] = {"waiting": numbers.waiting_groups(viewer), "shown": shown, "ended": ended}
+    parts["banners"] = banners_for(viewer)
     if may_view(viewer, Run):
         figures, as_of = read(shown.period, lambda reading: _figures(reading, shown, viewer))
         ended += figures.tiles
         late = {"late_since": as_of} if shown.period.end - as_of > LATE else {}
         parts |= {"figures": figures, **late}
     if may_view(viewer, ServerProcess):
-        parts |= {"workers": numbers.workers(viewer), "missing": processes.missing().values()}
+        parts["workers"] = numbers.workers(viewer)
     if may_view(viewer, Task):
         ended += numbers.faulty_tasks(shown)
         parts["failures"] = numbers.newest_failures(shown)
