@@ -26,8 +26,8 @@ class ErrorCode(models.Func):
     template = "(%(expressions)s ->> 'code')"
     output_field = models.TextField()
 
-    def as_sqlite(self, *args: Any, **kwargs: Any) -> Any:
-        return self.as_sql(*args, template="JSON_EXTRACT(%(expressions)s, '$.code')", **kwargs)
+    def as_sqlite(self, compiler: Any, connection: Any, **more: Any) -> Any:
+        return self.as_sql(compiler, connection, template="JSON_EXTRACT(%(expressions)s, '$.code')", **more)
 
 
 def failed_for(code: str) -> models.Q:
