@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
+from django.db.models import Model, QuerySet, UUIDField
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
@@ -203,7 +204,8 @@ def results_panel(bulk_action: BulkAction) -> SafeString:
     for outcome in order:
         if (room := SHOWN_ROWS - len(rows)) > 0 and counts.get(outcome):
             rows += bulk_action.rows.filter(outcome=outcome)[:room]
-    model = ACTIONS[bulk_action.action].model if bulk_action.action in ACTIONS else None
+    action = ACTIONS.get(bulk_action.action)
+    names = _names(action, rows) if action else {}
     shown = {
         "bulk": bulk_action,
         "done": done,
@@ -211,14 +213,25 @@ def results_panel(bulk_action: BulkAction) -> SafeString:
         "state": cells.state(bulk_action.get_state_display(), STATE_TONES[BulkAction.State(bulk_action.state)]),
         "percent": 100 * done // bulk_action.total if bulk_action.total else 100,
         "is_cut": done > len(rows),
-        "table": {"headings": ("row", "result", "note"), "rows": [_result_line(row, model) for row in rows]},
+        "table": {"headings": ("row", "result", "note"), "rows": [_result_line(row, action, names) for row in rows]},
     }
     return render_to_string("admin/operators/results.html", shown)
 
 
-def _result_line(row: BulkRow, model: Any) -> tuple[str, tuple[Any, ...]]:
+def _names(action: RowAction, rows: Sequence[BulkRow]) -> dict[str, str]:
+    """Of rows that have better names than their keys."""
+    if isinstance(action.model._meta.pk, UUIDField):
+        return {}
+    return {str(one.pk): str(one) for one in action.rows().filter(pk__in=[row.key for row in rows])}
+
+
+def _result_line(row: BulkRow, action: RowAction | None, names: Mapping[str, str]) -> tuple[str, tuple[Any, ...]]:
+    subject: Any = row.key
+    if action is not None:
+        url = cells.page_url(action.model, row.key)
+        subject = cells.link(names[row.key], url) if row.key in names else cells.row_link(action.model, row.key)
     result = cells.state(row.get_outcome_display().lower(), OUTCOME_TONES[BulkRow.Outcome(row.outcome)])
-    return f"bulk-row-{row.pk}", (cells.row_link(model, row.key) if model else row.key, result, with_links(row.note))
+    return f"bulk-row-{row.pk}", (subject, result, with_links(row.note))
 
 
 @admin.register(BulkAction)
@@ -332,7 +345,7 @@ def list_of(row: BulkAction) -> str:
     """The list where its rows were chosen."""
     if row.action not in ACTIONS:
         return cells.list_url(BulkAction)
-    return f"{cells.list_url(ACTIONS[row.action].model)}?{row.chosen}"
+    return cells.list_url(ACTIONS[row.action].model) + (f"?{row.chosen}" if row.chosen else "")
 
 
 def _filter_link(row: BulkAction) -> Any:

@@ -84,10 +84,12 @@ def test_many_tasks_are_canceled_by_a_job(admin_client, admin_user, many_tasks, 
     assert "hx-trigger" not in progress, "the page asks no more"
 
 
-def test_lists_ask_before_they_act(admin_client, operator_with, many_tasks):
+def test_lists_ask_before_they_act(admin_client, operator_with, many_tasks, echo):
     first, second, third = many_tasks(3)
     page = choose(admin_client, Task, "cancel_selected", first, second)
     assert page.context["question"]["rows"] == "2 tasks"
+    assert ">Echo</a>" in choose(admin_client, Agent, "pause_selected", echo).text
+    answer(admin_client, "give_up")
     assert CANCEL.effect in page.text
     assert str(first.pk) in page.text
     assert answer(operator_with("view_bulkaction", "view_task", "change_task"), "start").status_code == 403

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.contrib import admin
 from django.urls import reverse
 from django.utils.text import capfirst, slugify
 
@@ -47,7 +48,8 @@ def _banner(check: Check, finding: Finding, viewer: User) -> Banner:
     watch, links = check.watch, []
     assert watch is not None
     if watch.rows is not None and may_view(viewer, watch.rows):
-        title = capfirst(watch.rows._meta.verbose_name_plural)
+        menu = admin.site.get_model_admin(watch.rows).menu
+        title = (menu and menu.title) or capfirst(watch.rows._meta.verbose_name_plural)
         links.append(cells.link(title, cells.list_url(watch.rows, **watch.filters)))
     page, _, place = watch.page.partition("#")
     address = reverse("operators:manual", args=[page]) + (f"#{place}" if place else "")

@@ -41,6 +41,15 @@ class LinkedFilter(admin.SimpleListFilter):
         """The value in words."""
         return value
 
+    @property
+    def lookup_kwarg(self) -> str | None:
+        """The theme keeps the value by it and by `lookup_val` when what is typed beside it is submitted."""
+        return self.parameter_name
+
+    @property
+    def lookup_val(self) -> list[str]:
+        return [value] if (value := self.value()) else []
+
     @staticmethod
     def offered() -> Iterable[str]:
         """Values to choose from."""

@@ -153,8 +153,8 @@ def backups(_: Patient) -> Finding:
     last, attempt = known_backups.last_backup(), known_backups.last_attempt()
     advice = "Look into the log of what makes backups, such as journalctl -u parley-backup, and make one by hand."
     if attempt is not None and attempt.state == Backup.State.FAILED:
-        return problem(f"The last one failed on {attempt.started_at:%F %H:%M} UTC. {attempt.problem[:200]}", advice)
+        return problem(f"The last backup failed on {attempt.started_at:%F %H:%M} UTC. {attempt.problem[:200]}", advice)
     if last is None:
         return warning("None was made here.", "Let ./manage.py backup FOLDER --every 24h run, or make them otherwise.")
-    text = f"The last one is of {last.started_at:%F %H:%M} UTC: {last.name} in {last.place}, {last.bytes:,} bytes."
+    text = f"The last backup is of {last.started_at:%F %H:%M} UTC: {last.name} in {last.place}, {last.bytes:,} bytes."
     return problem(text, advice) if known_backups.is_old(last, sql.database_time()) else ok(text)

@@ -76,7 +76,7 @@ class KeysetChangeList(ChangeList):
         self.newest = self.get_query_string() if self.place else ""
         self.show_full_result_count = self.multi_page = self.can_show_all = False
         self.show_admin_actions = True
-        self.full_result_count = None
+        self.full_result_count = self.result_count  # the theme shows none then: it stands above the list
 
 
 def has_places(model: type[Model], name: str) -> bool:
