@@ -14,6 +14,7 @@ from apps.accounts.models import User
 from apps.operators.doctor import CHECKS, Check, Finding, Patient, State
 from apps.operators.panels import may_view
 from parley.faces import cells
+from parley.faces.admin import MenuItem
 from parley.faces.cells import Tone
 
 TONES = {State.WARNING: Tone.WAITING, State.PROBLEM: Tone.FAILED}
@@ -48,7 +49,7 @@ def _banner(check: Check, finding: Finding, viewer: User) -> Banner:
     watch, links = check.watch, []
     assert watch is not None
     if watch.rows is not None and may_view(viewer, watch.rows):
-        menu = admin.site.get_model_admin(watch.rows).menu
+        menu: MenuItem | None = getattr(admin.site.get_model_admin(watch.rows), "menu", None)
         title = (menu and menu.title) or capfirst(watch.rows._meta.verbose_name_plural)
         links.append(cells.link(title, cells.list_url(watch.rows, **watch.filters)))
     page, _, place = watch.page.partition("#")
