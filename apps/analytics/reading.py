@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db.models import F, Q, Sum
+from django.db.models import F, Max, Min, Q, Sum
 from django.db.models.functions import Mod
 
 from apps.analytics.counting import NONE, Amount, Entry, percentile, sources
 from apps.analytics.models import Figure, Position
-from apps.analytics.rollup import DAY, HOUR, SLICE, between, seconds_of
+from apps.analytics.rollup import DAY, HOUR, SLICE, between, moment_of, seconds_of
 
 MOST_LIVE_ROWS = 20_000
 """If more happened since the periodic job, a reading ends where the sums end."""
@@ -113,13 +113,37 @@ class Reading:
                 sums[key] = sums[key].plus(entry.amount)
         return dict(sums)
 
-    def _stored(
-        self, topics: Sequence[str], columns: Sequence[str], step: int, agent: int | None
-    ) -> Iterator[tuple[Key, Amount]]:
+    def seen(self, topic: str, by: Collection[str]) -> dict[Key, tuple[datetime.datetime, datetime.datetime]]:
+        """When each sum of the topic (without points) began and was last added to.
+
+        To the moment since the periodic job, to five minutes in the last day, and before to the hour, or in a long
+        period to the day.
+        """
+        columns = [name for name in ("agent", "version", "label") if name in by]
+        begin, end = self.period.start, self.period.end
+        lies = self._lies() | Q(span=SLICE, start__gte=seconds_of(begin), start__lt=seconds_of(end))
+        stored: Any = Figure.objects.filter(lies, topic=topic).order_by().values_list(*columns)
+        found = {
+            Key(0, topic, **dict(zip(columns, row, strict=False))): (moment_of(row[-2]), moment_of(row[-1]))
+            for row in stored.annotate(first=Min("start"), last=Max("start"))
+        }
+        for entry in self._live:
+            if entry.topic == topic:
+                key = Key(0, topic, **{name: getattr(entry, name) for name in columns})
+                first, last = found.get(key, (entry.at, entry.at))
+                found[key] = min(first, entry.at), max(last, entry.at)
+        return found
+
+    def _lies(self, step: int = 0) -> Q:
         lies = Q()
         for span, first, end in self.period.spans(step):
             lies |= Q(span=span, start__gte=first, start__lt=end)
-        rows: Any = Figure.objects.filter(lies, topic__in=topics).order_by()
+        return lies
+
+    def _stored(
+        self, topics: Sequence[str], columns: Sequence[str], step: int, agent: int | None
+    ) -> Iterator[tuple[Key, Amount]]:
+        rows: Any = Figure.objects.filter(self._lies(step), topic__in=topics).order_by()
         if agent is not None:
             rows = rows.filter(agent=agent)
         if step:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
+from django.db.models import Model, QuerySet, UUIDField
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
@@ -45,6 +46,7 @@ OUTCOME_TONES = {
     BulkRow.Outcome.FAILED: Tone.FAILED,
 }
 STATE_TONES = {
+    BulkAction.State.ASKED: Tone.WAITING,
     BulkAction.State.RUNNING: Tone.WORKING,
     BulkAction.State.DONE: Tone.DONE,
     BulkAction.State.STOPPED: Tone.STOPPED,
@@ -165,22 +167,15 @@ class ActingAdmin(ConsoleAdmin):
         return result
 
     def act_on_rows(self, request: HttpRequest, action: RowAction, rows: QuerySet[Any]) -> HttpResponse | None:
-        """Act on chosen rows: at once, or by a job whose page follows."""
+        """Ask whether to act on chosen rows."""
         operator: User = request.user  # type: ignore[assignment]
         if not operator.has_perm(action.permission):
             raise PermissionDenied
         if len(keys := bulk.keys_of(rows)) > MOST_ROWS:
             messages.error(request, f"Nothing was done: more than {MOST_ROWS:,} rows are chosen. Narrow the filter.")
             return None
-        started = bulk.begin(action, operator, keys, request.GET.urlencode())
-        if len(keys) > AT_ONCE:
-            return redirect(cells.page_url(BulkAction, started.pk))
-        clean = set(started.counts()) <= {BulkRow.Outcome.DONE}
-        messages.add_message(
-            request, messages.SUCCESS if clean else messages.WARNING, f"{action.label}: {bulk.summary(started)}."
-        )
-        request.session[FLASH] = str(started.pk)
-        return None
+        asked = bulk.choose(action, operator, keys, request.GET.urlencode())
+        return redirect(cells.page_url(BulkAction, asked.pk))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         more: dict[str, Any] = {}
@@ -201,27 +196,42 @@ def results_panel(bulk_action: BulkAction) -> SafeString:
     """The state of a bulk action and the results of its rows, what failed first."""
     counts = bulk_action.counts()
     done = sum(counts.get(one, 0) for one in LEVELS)
-    order = (BulkRow.Outcome.FAILED, BulkRow.Outcome.SKIPPED, BulkRow.Outcome.DONE)
+    order = [BulkRow.Outcome.FAILED, BulkRow.Outcome.SKIPPED, BulkRow.Outcome.DONE]
+    summary = bulk.summary(bulk_action)
+    if bulk_action.state == BulkAction.State.ASKED:
+        order, done, summary = [BulkRow.Outcome.WAITING], bulk_action.total, "nothing is done yet"
     rows: list[BulkRow] = []
     for outcome in order:
         if (room := SHOWN_ROWS - len(rows)) > 0 and counts.get(outcome):
             rows += bulk_action.rows.filter(outcome=outcome)[:room]
-    model = ACTIONS[bulk_action.action].model if bulk_action.action in ACTIONS else None
+    action = ACTIONS.get(bulk_action.action)
+    names = _names(action, rows) if action else {}
     shown = {
         "bulk": bulk_action,
         "done": done,
-        "summary": bulk.summary(bulk_action),
+        "summary": summary,
         "state": cells.state(bulk_action.get_state_display(), STATE_TONES[BulkAction.State(bulk_action.state)]),
         "percent": 100 * done // bulk_action.total if bulk_action.total else 100,
         "is_cut": done > len(rows),
-        "table": {"headings": ("row", "result", "note"), "rows": [_result_line(row, model) for row in rows]},
+        "table": {"headings": ("row", "result", "note"), "rows": [_result_line(row, action, names) for row in rows]},
     }
     return render_to_string("admin/operators/results.html", shown)
 
 
-def _result_line(row: BulkRow, model: Any) -> tuple[str, tuple[Any, ...]]:
+def _names(action: RowAction, rows: Sequence[BulkRow]) -> dict[str, str]:
+    """Of rows that have better names than their keys."""
+    if isinstance(action.model._meta.pk, UUIDField):
+        return {}
+    return {str(one.pk): str(one) for one in action.rows().filter(pk__in=[row.key for row in rows])}
+
+
+def _result_line(row: BulkRow, action: RowAction | None, names: Mapping[str, str]) -> tuple[str, tuple[Any, ...]]:
+    subject: Any = row.key
+    if action is not None:
+        url = cells.page_url(action.model, row.key)
+        subject = cells.link(names[row.key], url) if row.key in names else cells.row_link(action.model, row.key)
     result = cells.state(row.get_outcome_display().lower(), OUTCOME_TONES[BulkRow.Outcome(row.outcome)])
-    return f"bulk-row-{row.pk}", (cells.row_link(model, row.key) if model else row.key, result, with_links(row.note))
+    return f"bulk-row-{row.pk}", (subject, result, with_links(row.note))
 
 
 @admin.register(BulkAction)
@@ -262,17 +272,53 @@ class BulkActionAdmin(ReadOnlyAdmin):
         view = self.admin_site.admin_view
         return [
             path("<uuid:pk>/progress/", view(self.progress), name="operators_bulkaction_progress"),
+            path("<uuid:pk>/start/", view(require_POST(self.start)), name="operators_bulkaction_start"),
+            path("<uuid:pk>/give-up/", view(require_POST(self.give_up)), name="operators_bulkaction_give_up"),
             path("<uuid:pk>/stop/", view(require_POST(self.stop)), name="operators_bulkaction_stop"),
             *super().get_urls(),
         ]
 
     def page_context(self, request: HttpRequest, row: BulkAction) -> dict[str, Any]:
-        return {"results": results_panel(row), "may_stop": row.is_running and self._may_stop(request, row)}
+        may_start = row.state == BulkAction.State.ASKED and row.operator_id == request.user.pk
+        question = {"effect": action.effect, "rows": named(row, action)} if (action := ACTIONS.get(row.action)) else {}
+        return {
+            "results": results_panel(row),
+            "question": question if may_start else {},
+            "by_job": row.total > AT_ONCE,
+            "may_stop": row.is_running and self._may_stop(request, row),
+        }
 
     def progress(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         """The panel alone, which the page fetches while the action goes on."""
         row = self.get_or_404(request, pk)
         return HttpResponse(results_panel(row))
+
+    def start(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        """What the operator was asked. Leads to the list with the results, or to the page of a job."""
+        row = self._own_or_404(request, pk)
+        if not bulk.start(row):
+            messages.warning(request, "It was started before.")
+        if row.action not in ACTIONS or row.is_running or row.state == BulkAction.State.STOPPED:
+            return redirect(cells.page_url(BulkAction, pk))
+        is_clean = set(row.counts()) <= {BulkRow.Outcome.DONE}
+        level = messages.SUCCESS if is_clean else messages.WARNING
+        messages.add_message(request, level, f"{row.label}: {bulk.summary(row)}.")
+        request.session[FLASH] = str(pk)
+        return redirect(list_of(row))
+
+    def give_up(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        row = self._own_or_404(request, pk)
+        if not bulk.give_up(row):
+            messages.warning(request, "It was started before.")
+            return redirect(cells.page_url(BulkAction, pk))
+        messages.info(request, "Nothing was done.")
+        return redirect(list_of(row))
+
+    def _own_or_404(self, request: HttpRequest, pk: uuid.UUID) -> BulkAction:
+        row: BulkAction = self.get_or_404(request, pk)
+        if row.operator_id != request.user.pk:
+            raise PermissionDenied
+        return row
 
     def stop(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         row = self.get_or_404(request, pk)
@@ -287,6 +333,19 @@ class BulkActionAdmin(ReadOnlyAdmin):
 
     def _may_stop(self, request: HttpRequest, row: BulkAction) -> bool:
         return row.operator_id == request.user.pk or self.has_operate_permission(request)
+
+
+def named(row: BulkAction, action: RowAction) -> str:
+    """Such as "1 task" or "12 tasks"."""
+    options = action.model._meta
+    return f"{row.total:,} {options.verbose_name if row.total == 1 else options.verbose_name_plural}"
+
+
+def list_of(row: BulkAction) -> str:
+    """The list where its rows were chosen."""
+    if row.action not in ACTIONS:
+        return cells.list_url(BulkAction)
+    return cells.list_url(ACTIONS[row.action].model) + (f"?{row.chosen}" if row.chosen else "")
 
 
 def _filter_link(row: BulkAction) -> Any:

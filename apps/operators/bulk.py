@@ -1,14 +1,16 @@
 """Actions on rows: on one from its page, on chosen ones from a list, with a result for each row.
 
-Up to AT_ONCE rows are worked off in the request, more by a Celery job in batches. The job can be killed at any time:
-the sweep continues it when its lease has ended, and the row that had been started is marked, because what it does may
-be done already. An action checks its permission when it begins and before each batch.
+`choose` notes the rows, `start` begins: so an operator is asked first, and exactly the rows are acted on that they saw.
+Up to AT_ONCE rows are worked off in the request for SECONDS_AT_ONCE, more by a Celery job in batches. The job can be
+killed at any time: the sweep continues it when its lease has ended, and the row that had been started is marked,
+because what it does may be done already. An action checks its permission when it begins and before each batch.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
+import math
 import re
 import time
 import uuid
@@ -22,7 +24,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
@@ -37,11 +39,13 @@ from parley.work import WorkList
 log = logging.getLogger("parley.operators")
 
 AT_ONCE = 500  # rows of an action in the request
+SECONDS_AT_ONCE = 10.0  # afterwards a job goes on
 MOST_ROWS = 50_000
 BATCH = 50  # rows between two looks at the stop button
 LEASE = datetime.timedelta(seconds=60)
 EXTEND_SECONDS = 10.0  # between extensions of the lease during a batch
 KEPT = datetime.timedelta(days=30)
+ASKED_FOR = datetime.timedelta(days=1)  # a question stays
 DELETED_AT_ONCE = 5
 
 State = BulkAction.State
@@ -70,7 +74,7 @@ class RowAction:
         mark: at most 64 characters that change when somebody else acts on the row, such as a fence.
         records: whether `act` writes to the audit itself.
         deferred: columns not to load.
-        question, effect: what a row's page asks before, and what follows.
+        question, effect: what a row's page asks before, and what follows. Lists ask with `effect`, too.
         icon: of its button.
         is_offered: whether a row's page has the button.
     """
@@ -174,22 +178,43 @@ def _note(action: RowAction, row: Model, operator: User, what: str) -> None:
         )
 
 
-def begin(action: RowAction, operator: User, keys: Sequence[Any], chosen: str = "") -> BulkAction:
-    """Record the action and its rows. Up to AT_ONCE rows are worked off here; more are sent to a worker."""
+def choose(action: RowAction, operator: User, keys: Sequence[Any], chosen: str = "") -> BulkAction:
+    """Note the action and its rows. Nothing is done to them until `start`."""
     with transaction.atomic():
         bulk = BulkAction.objects.create(
-            action=action.key, label=action.label, operator=operator, chosen=chosen[:500], total=len(keys)
-        )
+            action=action.key, label=action.label, operator=operator, chosen=chosen[:500], total=len(keys),
+            state=State.ASKED,
+        )  # fmt: skip
         rows = (BulkRow(bulk=bulk, number=number, key=str(key)) for number, key in enumerate(keys, 1))
         BulkRow.objects.bulk_create(rows, batch_size=2_000)
+    return bulk
+
+
+def start(bulk: BulkAction) -> bool:
+    """Do it, up to AT_ONCE rows here, and more by a worker. False if it was started or given up before."""
+    until = time.monotonic() + SECONDS_AT_ONCE
+    with transaction.atomic():
+        started = BulkAction.objects.filter(pk=bulk.pk, state=State.ASKED).update(state=State.RUNNING)
         # Before the commit, so that no sweep is faster.
-        claimed = _claim(bulk.pk) if len(keys) <= AT_ONCE else []
+        claimed = _claim(bulk.pk) if started and bulk.total <= AT_ONCE else []
     for one in claimed:
-        _work_off(one)
-    if len(keys) > AT_ONCE:
+        _work_off(one, until)
+    if started and bulk.total > AT_ONCE:
         BULK_ACTIONS.publish(bulk.pk)
     bulk.refresh_from_db()
+    return bool(started)
+
+
+def begin(action: RowAction, operator: User, keys: Sequence[Any]) -> BulkAction:
+    """Without a question."""
+    bulk = choose(action, operator, keys)
+    start(bulk)
     return bulk
+
+
+def give_up(bulk: BulkAction) -> bool:
+    """Forget what was asked; False if it was started."""
+    return bool(BulkAction.objects.filter(pk=bulk.pk, state=State.ASKED).delete()[0])
 
 
 def stop(bulk: BulkAction, why: str) -> bool:
@@ -208,9 +233,14 @@ def _claim(key: uuid.UUID) -> list[BulkAction]:
     return BulkAction.objects.select_related("operator").filter(pk=key).claim(LEASE)
 
 
-def _work_off(bulk: BulkAction) -> None:
+def _work_off(bulk: BulkAction, until: float = math.inf) -> None:
+    """`until`: by the monotonic clock. Afterwards a job goes on."""
     autodiscover()  # admin's pages register the actions
-    while _work_off_batch(bulk):
+    while _work_off_batch(bulk, until):
+        if time.monotonic() > until:
+            bulk.release()
+            BULK_ACTIONS.publish(bulk.pk)
+            return
         if not bulk.extend(LEASE):
             return
         # They may have lost the permission.
@@ -222,9 +252,10 @@ BULK_ACTIONS = WorkList("bulk_actions", "operators.bulk", work_off, BulkAction)
 
 
 def delete_old() -> int:
-    """Deletes actions on many rows that ended a month ago, a few at a time."""
-    long_ago = sql.database_time() - KEPT
-    old = BulkAction.objects.exclude(state=State.RUNNING).filter(created_at__lt=long_ago).order_by("created_at")
+    """Deletes actions on many rows that ended a month ago, and yesterday's questions, a few at a time."""
+    now = sql.database_time()
+    is_old = Q(created_at__lt=now - KEPT) | Q(created_at__lt=now - ASKED_FOR, state=State.ASKED)
+    old = BulkAction.objects.exclude(state=State.RUNNING).filter(is_old).order_by("created_at")
     return sql.delete_in_batches(old, DELETED_AT_ONCE)
 
 
@@ -252,8 +283,8 @@ def _obstacle(bulk: BulkAction) -> str:
     return ""
 
 
-def _work_off_batch(bulk: BulkAction) -> bool:
-    """Work off the next rows; False if none is left or it must not go on. Ends early if the lease was lost."""
+def _work_off_batch(bulk: BulkAction, until: float) -> bool:
+    """Work off the next rows; False if none is left or it must not. Ends early by `until` or without the lease."""
     if why := _obstacle(bulk):
         return not stop(bulk, why)
     left = bulk.rows.filter(outcome__in=(BulkRow.Outcome.STARTED, BulkRow.Outcome.WAITING)).order_by("number")
@@ -262,6 +293,8 @@ def _work_off_batch(bulk: BulkAction) -> bool:
     found = {str(one.pk): one for one in action.rows().filter(pk__in=[row.key for row in rows])}
     extend_at = time.monotonic() + EXTEND_SECONDS
     for row in rows:
+        if time.monotonic() > until:
+            break
         if time.monotonic() > extend_at:
             if not bulk.extend(LEASE):
                 break

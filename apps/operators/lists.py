@@ -60,7 +60,7 @@ class ListAdmin(ActingAdmin, ReadOnlyAdmin):
         return KeysetChangeList
 
     def _is_bounded(self, request: HttpRequest) -> bool:
-        return any(name in request.GET for name in self.unindexed) or super()._is_bounded(request)
+        return any(request.GET.get(name) for name in self.unindexed) or super()._is_bounded(request)
 
     def get_sortable_by(self, request: HttpRequest) -> list[Any]:
         """Columns by which pages can follow each other."""

@@ -1,14 +1,18 @@
-"""What operators did to many rows, and the filters that they saved."""
+"""What operators did to many rows, the filters that they saved, and what they noted of failures."""
 
 from __future__ import annotations
 
+import datetime
 import uuid
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Count
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.analytics.models import MAX_LABEL
 from parley.work import Work, WorkQuerySet
 
 
@@ -21,6 +25,7 @@ class BulkAction(Work):
     """An action on chosen rows. A process that holds the lease works off its rows in order."""
 
     class State(models.TextChoices):
+        ASKED = "asked", "not started"
         RUNNING = "running"
         DONE = "done"
         STOPPED = "stopped"
@@ -99,3 +104,37 @@ class SavedFilter(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class FailureGroup(models.Model):
+    """Runs of an agent that fail for one reason, as far as operators muted or assigned them."""
+
+    reason = models.CharField(max_length=MAX_LABEL, help_text="The code of the error.")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, db_index=False, related_name="+")
+    is_muted = models.BooleanField("muted", default=False, help_text="The dashboard counts it, and does not show it.")
+    muted_until = models.DateTimeField(null=True, blank=True, help_text="In UTC. Empty: for ever.")
+    assignee = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", verbose_name="assigned to",
+        limit_choices_to={"is_staff": True, "is_active": True},
+    )  # fmt: skip
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent", "reason"],
+                name="one_group_of_a_reason_and_agent",
+                violation_error_message="These failures were muted or assigned already. Find them in the list.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reason} of {self.agent}"
+
+    def clean(self) -> None:
+        if self.muted_until and not self.is_muted:
+            raise ValidationError({"muted_until": "Mark it as muted, or leave this empty."})
+        if self.muted_until and self.muted_until <= timezone.now():
+            raise ValidationError({"muted_until": "Choose a time in the future, or leave it empty to mute for ever."})
+
+    def is_muted_at(self, now: datetime.datetime) -> bool:
+        return self.is_muted and (self.muted_until is None or self.muted_until > now)

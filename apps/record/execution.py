@@ -6,8 +6,10 @@ Foreign keys name the record's models by their labels, because `models` imports 
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.db import models
+from django.db.models.lookups import Exact, IsNull
 from django.utils import timezone
 
 from apps.accounts.secrets.encryption import EncryptedTextField
@@ -16,6 +18,24 @@ from apps.agents.models import Agent
 MAX_LANE = 100  # characters
 MAX_AMOUNT = 78  # digits of 256 bits
 MAX_ADDRESS = 200  # characters of an asset, a network or an address
+
+
+class ErrorCode(models.Func):
+    """The code in a run's `error`, in the words of its index: SQLite uses one only without parameters."""
+
+    template = "(%(expressions)s ->> 'code')"
+    output_field = models.TextField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **more: Any) -> Any:
+        return self.as_sql(compiler, connection, template="JSON_EXTRACT(%(expressions)s, '$.code')", **more)
+
+
+def failed_for(code: str) -> models.Q:
+    """Runs that failed with this error's code; "" for those without one."""
+    coded = models.Q(Exact(ErrorCode("error"), code))
+    if not code:
+        coded |= models.Q(IsNull(ErrorCode("error"), True))
+    return coded & models.Q(state__any_of=(Run.State.FAILED,))
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -116,6 +136,12 @@ class Run(models.Model):
             models.Index(fields=["-queued_at", "-id"], name="runs_by_age"),
             models.Index(
                 fields=["state", "-queued_at"], condition=models.Q(state__in=["failed", "canceled"]), name="faulty_runs"
+            ),
+            models.Index(
+                ErrorCode("error"),
+                models.F("queued_at").desc(),
+                condition=models.Q(state__in=["failed"]),
+                name="failed_runs_by_reason",
             ),
             models.Index(fields=["finished_at"], condition=models.Q(finished_at__isnull=False), name="runs_by_end"),
         ]

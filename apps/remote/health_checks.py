@@ -46,6 +46,14 @@ DAY = datetime.timedelta(days=1)
 MONTH = datetime.timedelta(days=30)
 
 
+def down(path: str = "") -> Q:
+    """Remote agents that do not work or are left alone after failures. `path` leads to the agent, such as "agent__"."""
+    is_remote = Q(**{f"{path}kind": Agent.Kind.REMOTE, f"{path}is_enabled": True})
+    return is_remote & (
+        Q(**{f"{path}health": Agent.Health.UNAVAILABLE}) | Q(**{f"{path}breaker__opened_at__isnull": False})
+    )
+
+
 async def check(agent: int) -> None:
     """Checks the health of a remote agent."""
     for one in await db.run(claim_rounds, 1, agent):

@@ -404,6 +404,7 @@ A2A_POLL_SECONDS = 25.0  # the longest wait of a GetTask with `currentGeneration
 
 # A2A extensions of our own
 EXTENSION_PAGES = ASSETS / "docs" / "extensions"  # <name>-v<version>.md is served at /ext/<name>/v<version>
+MANUAL_PAGES = ASSETS / "docs" / "running"  # served to operators at /admin/manual/
 
 # People
 AUTH_USER_MODEL = "accounts.User"

@@ -11,6 +11,7 @@ const LONGEST = 60000;
 
 const parts = document.querySelector("[data-dashboard]");
 const line = document.querySelector("[data-line]");
+const news = document.querySelector("[data-news]"); // which screen readers read aloud
 let timer = 0;
 let failures = 0;
 let isAsking = false;
@@ -51,9 +52,14 @@ function show(html) {
   const now = Date.now(); // the same for both, so that what did not change is equal
   tellTimes(fresh.content, now);
   tellTimes(parts, now);
+  const known = new Set(banners().map((one) => one.id));
   replace(parts, fresh.content);
   drawCharts(parts);
+  const fresher = banners().filter((one) => !known.has(one.id));
+  if (fresher.length) news.textContent = fresher.map((one) => one.querySelector("p").textContent.trim()).join(" ");
 }
+
+const banners = () => [...parts.querySelectorAll("[data-banner]")];
 
 /** Make `old` have the children of `fresh`; charts stay, and get new numbers. */
 function replace(old, fresh) {
@@ -61,7 +67,7 @@ function replace(old, fresh) {
   const wanted = [...fresh.children].map((child) => {
     const kept = known.get(child.id);
     if (!kept) return child;
-    if (kept.matches(".chart-grid, .table-grid")) replace(kept, child);
+    if (kept.matches(".chart-grid, .table-grid, .banners")) replace(kept, child);
     else if (kept.matches("figure") && kept.querySelector("canvas") && child.querySelector("canvas")) renumber(kept, child);
     else if (!kept.isEqualNode(child)) swap(kept, child);
     return kept;

@@ -18,6 +18,7 @@ from apps.record.reading import lookup
 from parley import db, outbound
 from parley.outbound import Guard
 from tests.a2a.calling import message
+from tests.chosen_rows import act
 from tests.work.hand import published_keys
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("webhooks are kept under a lock")]
@@ -155,8 +156,7 @@ def waiting(hook):
 
 
 def send_again(client, *deliveries):
-    chosen = {"action": "send_again_selected", "_selected_action": [one.pk for one in deliveries]}
-    return client.post(reverse(DELIVERIES), chosen, follow=True)
+    return act(client, Delivery, "send_again_selected", *deliveries)
 
 
 def test_admin_shows_webhooks_without_secrets(admin_client, hook, dead, waiting):

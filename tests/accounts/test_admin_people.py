@@ -11,6 +11,7 @@ from django.urls import reverse
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import ApiKey, User
 from apps.accounts.requests.authentication import api_key_principal
+from tests.chosen_rows import act
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
 
@@ -77,8 +78,7 @@ def test_disabling_people_spares_the_operator(admin_client, admin_user, ada):
     ApiKey.issue(ada, "laptop")
     browser = Client()
     browser.force_login(ada)
-    values = {"action": "disable", "_selected_action": [ada.pk, admin_user.pk]}
-    assert admin_client.post("/admin/accounts/user/", values).status_code == 302
+    assert "1 done, 1 skipped" in act(admin_client, User, "disable_selected", ada, admin_user).text
     assert browser.get("/inbox")["Location"].startswith("/sign-in")
     assert User.objects.filter(is_active=True).get() == admin_user
     entry = AuditEntry.objects.filter(action=AuditAction.USER_CHANGED).latest("number")
@@ -96,6 +96,12 @@ def issue(client, user, **values):
 
 def text_in(answer):
     return re.search(r"<code>(parley_[^<]+)</code>", answer.content.decode()).group(1)
+
+
+def test_only_superusers_disable_superusers(client, operator, admin_user):
+    assert "1 failed" in act(client, User, "disable_selected", admin_user).text
+    admin_user.refresh_from_db()
+    assert admin_user.is_active
 
 
 def test_a_key_is_shown_once_and_works(admin_client, ada):

@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.urls import reverse
 
 from apps.agents.models import Agent
+from tests.chosen_rows import act
 
 pytestmark = pytest.mark.django_db
 
@@ -69,7 +70,7 @@ def test_operators_change_policies_and_places_in_lists(admin_client, echo, count
 
 def test_agents_are_reloaded_and_switched_off_and_on(admin_client, echo, ada):
     def press(action):
-        answer = admin_client.post(reverse(LIST), {"action": action, "_selected_action": [echo.pk]}, follow=True)
+        answer = act(admin_client, Agent, action, echo)
         echo.refresh_from_db()
         return answer.content.decode()
 

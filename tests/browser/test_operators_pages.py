@@ -1,5 +1,7 @@
 """Operators' pages obey their CSP, fit, and work."""
 
+import itertools
+
 from playwright.sync_api import expect
 
 from tests.browser.conftest import WIDE
@@ -52,6 +54,30 @@ def test_dashboard_is_live_and_leads_to_failures(open_browser, ada, operator):
     row = page.locator("#result_list tbody tr", has=page.locator(f"[title='{task}']"))
     row.locator("a[href$='/change/']").first.click()
     expect(page.locator("#facts .state-failed")).to_be_visible()
+
+
+NEW_BANNER = """
+<section class="banners" id="part-banners"><h2 id="title-banners">Needs attention</h2>
+  <div id="banner-queue-warning" data-banner><p>Runs wait for {} s.</p></div></section>"""
+
+
+def test_new_banners_are_read_aloud_once(open_browser, operator):
+    page, seconds = open_browser(storage_state=operator.state).new_page(), itertools.count(60)
+
+    def answer(route):
+        parts = route.fetch()
+        route.fulfill(response=parts, body=NEW_BANNER.format(next(seconds)) + parts.text())
+
+    page.clock.install()
+    page.goto("/admin/")
+    page.route("**/dashboard/parts*", answer)
+    news = page.locator("[data-news]")
+    page.clock.run_for(6_000)
+    expect(news).to_have_text("Runs wait for 60 s.")
+    news.evaluate("line => { line.textContent = ''; }")
+    page.clock.run_for(70_000)
+    expect(page.locator("#banner-queue-warning")).not_to_contain_text("60 s")
+    expect(news).to_have_text("")
 
 
 HIDDEN = """(hidden) => {

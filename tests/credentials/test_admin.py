@@ -11,6 +11,7 @@ from apps.credentials.models import Credential, OAuthService
 from parley import outbound
 from tests import authorization_server
 from tests.authorization_server import CLIENT, SECRET
+from tests.chosen_rows import act
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -93,7 +94,7 @@ def test_admin_revokes_and_never_shows_tokens(admin_client, server, ada):
         + admin_client.get(reverse("admin:credentials_credential_change", args=[row.pk])).text
     )
     assert not [token for token in server.issued if token in pages]
-    admin_client.post(rows, {"action": "revoke_selected", "_selected_action": [row.pk]})
+    act(admin_client, Credential, "revoke_selected", row)
     row.refresh_from_db()
     assert (row.secret, row.refresh_token) == ("", "")
     assert server.revoked == [tokens["refresh_token"]]

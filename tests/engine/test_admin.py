@@ -13,6 +13,7 @@ from apps.engine import accept
 from apps.health.monitoring import examine_agents, measure_agents
 from apps.record import projection
 from apps.record.models import Message, Task
+from tests.chosen_rows import act
 from tests.health.test_health import make_runs
 
 pytestmark = pytest.mark.django_db
@@ -25,8 +26,7 @@ def task(ada, echo, said):
 
 
 def run_again(client, task):
-    chosen = {"action": "run_again_selected", "_selected_action": [str(task.pk)]}
-    answer = client.post(reverse("admin:record_task_changelist"), chosen, follow=True)
+    answer = act(client, Task, "run_again_selected", task)
     return " ".join(str(message) for message in answer.context["messages"])
 
 

@@ -3,8 +3,10 @@
 import re
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
+from django.utils import timezone
 
 import parley.urls  # noqa: F401 - it loads admin's pages, which register the actions
 from agentkit import Completed, InputRequired
@@ -14,6 +16,7 @@ from apps.agents.models import Agent
 from apps.conversations.sessions import commands
 from apps.engine import cancel
 from apps.operators import bulk
+from apps.operators.actions import list_action
 from apps.operators.models import BulkAction, BulkRow
 from apps.optional.evaluations.models import Example
 from apps.record.admin import task_actions
@@ -21,17 +24,12 @@ from apps.record.admin.task_actions import GIVE_BACK, GIVE_RUN_BACK, RUN_AGAIN
 from apps.record.execution import Run
 from apps.record.models import Feedback, Message, Task
 from parley.faces.cells import list_url, page_url
+from tests.chosen_rows import act, answer, choose
 from tests.work.hand import published_keys
 from tests.working import begin, end, state_of
 
 pytestmark = pytest.mark.django_db
 CANCEL = bulk.ACTIONS["task.cancel"]
-
-
-def act(client, model, action, *rows, across=False):
-    chosen = {"action": action, "_selected_action": [str(row.pk) for row in rows]}
-    chosen |= {"select_across": "1", "index": "0"} if across else {}
-    return client.post(list_url(model), chosen, follow=True)
 
 
 def press(client, model, button, row, **values):
@@ -71,10 +69,10 @@ def test_many_tasks_are_canceled_by_a_job(admin_client, admin_user, many_tasks, 
         monkeypatch.setattr(f"apps.operators.{module}.AT_ONCE", 5)
     monkeypatch.setattr(bulk, "BATCH", 5)
     many_tasks(12)  # three batches
-    answer = act(admin_client, Task, "cancel_selected", Task.objects.first(), across=True)
+    page = act(admin_client, Task, "cancel_selected", Task.objects.first(), across=True)
     begun = BulkAction.objects.get()
-    assert answer.redirect_chain[-1][0] == page_url(BulkAction, begun.pk)
-    assert "12 left" in answer.content.decode()
+    assert page.redirect_chain[-1][0] == page_url(BulkAction, begun.pk)
+    assert "12 left" in page.content.decode()
     assert sent == [begun.pk]
     assert Task.objects.filter(state="canceled").count() == 0
     bulk.work_off(begun.pk)
@@ -84,6 +82,55 @@ def test_many_tasks_are_canceled_by_a_job(admin_client, admin_user, many_tasks, 
     progress = admin_client.get(reverse("admin:operators_bulkaction_progress", args=[begun.pk])).content.decode()
     assert "12 done" in progress
     assert "hx-trigger" not in progress, "the page asks no more"
+
+
+def test_lists_ask_before_they_act(admin_client, operator_with, many_tasks, echo):
+    first, second, third = many_tasks(3)
+    page = choose(admin_client, Task, "cancel_selected", first, second)
+    assert page.context["question"]["rows"] == "2 tasks"
+    assert ">Echo</a>" in choose(admin_client, Agent, "pause_selected", echo).text
+    answer(admin_client, "give_up")
+    assert CANCEL.effect in page.text
+    assert str(first.pk) in page.text
+    assert answer(operator_with("view_bulkaction", "view_task", "change_task"), "start").status_code == 403
+    assert {state_of(task.pk) for task in (first, second)} == {"submitted"}
+    assert answer(admin_client, "give_up").redirect_chain[-1][0].startswith(list_url(Task))
+    assert not BulkAction.objects.exists()
+    assert {state_of(task.pk) for task in (first, second)} == {"submitted"}
+    act(admin_client, Task, "cancel_selected", first)
+    again = answer(admin_client, "start"), answer(admin_client, "give_up")
+    assert ["started before" in one.text for one in again] == [True, True]
+    assert [state_of(task.pk) for task in (first, second, third)] == ["canceled", "submitted", "submitted"]
+
+
+def test_only_the_rows_that_were_asked_about_are_changed(admin_client, many_tasks):
+    seen = many_tasks(2)
+    choose(admin_client, Task, "cancel_selected", seen[0], across=True)
+    [later] = many_tasks(1)
+    answer(admin_client, "start")
+    assert [state_of(task.pk) for task in (*seen, later)] == ["canceled", "canceled", "submitted"]
+
+
+def test_every_action_of_a_list_asks_first(rf, operator):
+    """Django asks before it deletes; all others are made by `list_action`."""
+    request = rf.get("/")
+    request.user = operator
+    shown = admin.site._registry.values()
+    unasked = {
+        (one.model.__name__, name)
+        for one in shown
+        for name, made in one.get_actions(request).items()
+        if made.func.__qualname__ != list_action(CANCEL).__qualname__ and name != "delete_selected"
+    }
+    assert unasked == set()
+
+
+def test_slow_action_goes_on_in_a_job(operator, many_tasks, sent, monkeypatch):
+    monkeypatch.setattr(bulk, "SECONDS_AT_ONCE", -1)
+    begun = bulk.begin(CANCEL, operator, [task.pk for task in many_tasks(2)])
+    assert (begun.state, sent, outcomes()) == ("running", [begun.pk], ["waiting", "waiting"])
+    bulk.work_off(begun.pk)
+    assert outcomes() == ["done", "done"]
 
 
 def test_killed_job_goes_on_and_repeats_nothing(operator, many_tasks, sent, monkeypatch):
@@ -186,6 +233,8 @@ def test_old_bulk_actions_are_deleted_unless_running(operator, task, sent, monke
         monkeypatch.setattr(bulk, "AT_ONCE", most)
         bulk.begin(CANCEL, operator, [task.pk])
     BulkAction.objects.update(created_at="2026-01-01T00:00Z")
+    bulk.choose(CANCEL, operator, [task.pk])
+    BulkAction.objects.filter(state="asked").update(created_at=timezone.now() - 2 * bulk.ASKED_FOR)
     bulk.delete_old()
     assert BulkAction.objects.get().state == "running"
     assert BulkRow.objects.count() == 1

@@ -14,19 +14,21 @@ from django.urls import reverse
 
 from apps.a2a.models import Delivery, PushConfig
 from apps.accounts.audit_models import AuditEntry
+from apps.analytics import rollup
 from apps.engine import accept
 from apps.operators.models import SavedFilter
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
-from parley.faces.admin import BoundedPaginator, ReadOnlyAdmin
+from parley.faces.admin import ReadOnlyAdmin
 from parley.faces.cells import list_url
 from parley.faces.keyset import EstimatingPaginator
+from tests.analytics.worlds import ago, make_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("each database has its own plans")]
 
 LONG = {
     Task: [{}, {"state__exact": "working"}, {"state__exact": "failed"}],
-    Run: [{}, {"state__exact": "failed"}],
+    Run: [{}, {"state__exact": "failed"}, {"reason": "timed_out"}],
     Context: [{}, {"deleted_at__isempty": "0"}, {"cold_at__isempty": "0"}],
     Event: [{}],
     Message: [{}],
@@ -68,6 +70,7 @@ def test_list_pages_follow_an_index_completely(admin_client, rows, monkeypatch, 
     for chosen in LONG[model]:
         if state := chosen.get("state__exact", states.get(model)):
             model.objects.update(state=state)
+        Run.objects.update(error={"code": "timed_out"})
         Context.objects.update(deleted_at="2026-01-01T00:00Z", cold_at="2026-01-01T00:00Z")
         url, seen = f"{list_url(model, **chosen)}", []
         while url:
@@ -127,14 +130,43 @@ def test_pages_keep_their_place_with_new_rows(admin_client, rows, monkeypatch, a
 
 def test_long_lists_estimate_their_length(admin_client, rows, monkeypatch):
     assert "5 tasks" in admin_client.get(list_url(Task)).content.decode()
-    monkeypatch.setattr(BoundedPaginator, "MOST", 3)
+    monkeypatch.setattr(EstimatingPaginator, "MOST", 3)
     if connection.vendor == "postgresql":  # where estimates come from; SQLite would plan later tests by them
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE record_task")
     tasks = Task.objects.order_by("pk")
     estimate = "about 5" if connection.vendor == "postgresql" else "3 or more"
-    assert EstimatingPaginator(tasks, 2).shown_count == estimate
-    assert EstimatingPaginator(tasks.filter(state="submitted"), 2).shown_count == "3 or more"
+    for longer in (tasks, tasks.filter(state="submitted")):
+        assert EstimatingPaginator(longer, 2).shown_count == estimate
+    assert EstimatingPaginator(tasks.filter(state="failed"), 2).shown_count == "0"
+
+
+def test_lists_are_filtered_by_reason_worker_and_slug(admin_client, rows, countdown):
+    failed, other = Run.objects.all()[:2]
+    Run.objects.filter(pk=failed.pk).update(
+        state="failed", error={"code": "timed_out"}, worker="host:7:x", agent=countdown
+    )
+    Task.objects.filter(pk=failed.task_id).update(state="failed")
+    Run.objects.filter(pk=other.pk).update(state="failed")
+    for chosen, expected in (
+        ({"reason": "timed_out"}, {failed}), ({"reason": "unknown"}, {other}), ({"in_worker": "host:7:"}, {failed}),
+        ({"slug": "countdown"}, {failed}), ({"slug": "nobody"}, set()),
+        ({"reason": "timed_out", "slug": "echo"}, set()),
+    ):  # fmt: skip
+        assert set(admin_client.get(list_url(Run, **chosen)).context["cl"].result_list) == expected, chosen
+    for chosen, number in (
+        ({"reason": "timed_out"}, 1), ({"reason": "unknown"}, 0), ({"in_worker": "host:7:"}, 1), ({"slug": "echo"}, 5),
+    ):  # fmt: skip
+        page = admin_client.get(list_url(Task, **chosen))
+        assert page.context["cl"].result_count == number, chosen
+        assert f"{number} task" in page.text
+
+
+def test_reasons_of_late_failures_are_offered(admin_client, ada, echo):
+    make_run(ada, echo, ago(minutes=5), state="failed", error={"code": "out_of_luck"})
+    rollup.keep_up()
+    for model in (Run, Task):
+        assert "?reason=out_of_luck" in admin_client.get(list_url(model)).text
 
 
 def test_saved_filters_are_their_operators_own(operator_with, rows):

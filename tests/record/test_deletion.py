@@ -33,6 +33,7 @@ from apps.record.models import Blob, Context, Event, Message, Task
 from apps.remote.models import OpenWork
 from tests.archive.archiving import put_away
 from tests.canaries import places
+from tests.chosen_rows import act
 from tests.working import begin, chunk, end, say
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("columns of any table may hold it")]
@@ -105,8 +106,7 @@ def test_deleted_session_leaves_an_audit_entry_alone(ada, echo, said, monkeypatc
 def test_archived_by_operator_leaves_nothing_either(admin_client, ada, echo, said):
     """The logs of what operators do have only the id of a session, whose text is its title."""
     context = put_away(full_of_it(ada, echo, said))
-    chosen = {"action": "move_to_cold_storage_selected", "_selected_action": [str(context.pk)]}
-    page = admin_client.post("/admin/record/context/", chosen, follow=True).text
+    page = act(admin_client, Context, "move_to_cold_storage_selected", context).text
     assert "It is in cold storage." in page
     deletion.delete_session(ada.principal, context.pk)
     assert places(MARK) == []

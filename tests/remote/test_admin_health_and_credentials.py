@@ -16,6 +16,7 @@ from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.models import Check, Checkup, RemoteAgent, RemoteCredential
 from apps.remote.probes import Finding
+from tests.chosen_rows import act
 from tests.remote.guarded import api_key, card, http, oauth2_scheme, registered
 from tests.remote.registered import remote_agent
 from tests.remote.scripted import serving
@@ -127,8 +128,7 @@ def test_peoples_credentials_are_erased_together(admin_client, ada, vault):
     credentials.set_personal(vault, "key", True, None)
     credentials.save(vault, ada, "key", {"key": SECRET}, ada)
     assert "ada@example.org" in admin_client.get(reverse(LIST)).text
-    chosen = [row.pk for row in RemoteCredential.objects.all()]
-    answer = admin_client.post(reverse(LIST), {"action": "erase_selected", "_selected_action": chosen}, follow=True)
+    answer = act(admin_client, RemoteCredential, "erase_selected", *RemoteCredential.objects.all())
     assert "1 done" in answer.text
     assert [row.user for row in RemoteCredential.objects.all()] == [None], "who brings it stays as it was"
 

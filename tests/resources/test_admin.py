@@ -62,7 +62,9 @@ def press(client: Client, shown: ActingAdmin, act: Any, row: Model) -> Any:
 
 
 def choose(client: Client, shown: ActingAdmin, act: Any, row: Model) -> Any:
-    return client.post(list_url(shown.model), {"action": of_list(act), "_selected_action": [str(row.pk)]})
+    asked = client.post(list_url(shown.model), {"action": of_list(act), "_selected_action": [str(row.pk)]})
+    question = BulkAction.objects.filter(state="asked").first()
+    return asked if question is None else client.post(reverse("admin:operators_bulkaction_start", args=[question.pk]))
 
 
 def is_offered(shown: ActingAdmin, act: Any, row: Model) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.apps import apps
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin import display
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -22,17 +22,20 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from apps.accounts import revocation
+from apps.accounts import audit, revocation
 from apps.accounts.admin.invitations import Invitations
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.keys import KEYS_OF_PEOPLE, REVOKE
 from apps.accounts.models import ApiKey, User, Workspace
 from apps.accounts.people.erasure import ERASE, PEOPLE
 from apps.accounts.principals import SCOPES
+from apps.accounts.resources import NotNeeded
 from apps.agents.models import Agent
 from apps.conversations.sessions import deletion
 from apps.limits.admin import limits_cell
 from apps.limits.models import Whose
 from apps.operators.actions import ActingAdmin
+from apps.operators.bulk import Doing, RowAction, register
 from apps.record.models import Context
 from parley.db.sql import write_transaction
 from parley.faces import cells
@@ -131,10 +134,32 @@ def _right_names(field: str, value: Any) -> set[str]:
     return {one.codename if isinstance(one, Permission) else f"group {one}" for one in value}
 
 
+def _disable(person: User, doing: Doing) -> str:
+    if person == doing.operator:
+        raise NotNeeded("You cannot disable yourself.")
+    if person.is_superuser and not doing.operator.is_superuser:
+        raise ValidationError("Only superusers disable superusers.")
+    if not person.is_active:
+        raise NotNeeded("They are disabled already.")
+    with write_transaction():
+        revocation.disable(person)
+        audit.record(AuditAction.USER_CHANGED, actor=doing.operator, object=person, details={"taken": ["is_active"]})
+    return "Disabled."
+
+
+DISABLE = register(
+    RowAction(
+        "person.disable", "Disable", User, "accounts.change_user", _disable, records=True, icon="person_off",
+        question="Disable this person?", is_offered=lambda person: person.is_active,
+        effect="Their keys, sessions and open connections end within seconds. Nothing is deleted.",
+    )
+)  # fmt: skip
+
+
 @admin.register(User)
 class UserAdmin(Invitations, RightsLogged, ActingAdmin, UndeletableAdmin, DjangoUserAdmin, LoggedAdmin):  # type: ignore[type-arg]
     menu = MenuItem("People and access", 1, "person")
-    resource, acts = PEOPLE, (ERASE,)
+    resource, acts = PEOPLE, (DISABLE, ERASE)
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -146,7 +171,6 @@ class UserAdmin(Invitations, RightsLogged, ActingAdmin, UndeletableAdmin, Django
     list_filter = ("is_active", "is_staff", "groups")
     search_fields = ("email", "name")
     ordering = ("email",)
-    actions = ("disable",)
     readonly_fields: ClassVar[Any] = (seen, joined, workspace, keys)
     filter_horizontal = ("groups", "user_permissions")
     fieldsets: ClassVar[Any] = (
@@ -174,17 +198,6 @@ class UserAdmin(Invitations, RightsLogged, ActingAdmin, UndeletableAdmin, Django
         super().save_model(request, obj, form, change)
         if not change:
             Workspace.open_for(obj)
-
-    @admin.action(description="Disable", permissions=["change"])
-    def disable(self, request: HttpRequest, people: QuerySet[User]) -> None:
-        chosen = [one for one in people.filter(is_active=True) if self.has_change_permission(request, one)]
-        others = [one for one in chosen if one.pk != request.user.pk]
-        for person in others:
-            with write_transaction():
-                revocation.disable(person)
-                self.log_change(request, person, [{"changed": {"taken": ["is_active"]}}])
-        many = "1 person was" if len(others) == 1 else f"{len(others)} people were"
-        messages.success(request, f"{many} disabled. Their keys, sessions and open connections end within seconds.")
 
     @display(description="state", ordering="is_active")
     def state(self, user: User) -> SafeString:

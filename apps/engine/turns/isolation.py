@@ -40,7 +40,7 @@ from apps.engine.claim import START_SECONDS, SUSPICION, WORKER_KILLED, fail_kill
 from apps.engine.queue import publish
 from apps.installation.models import Activity
 from apps.limits.notices import tell
-from apps.record.execution import Run
+from apps.record.execution import Run, failed_for
 from apps.record.reading import notifications
 from parley import db
 from parley.db.sql import write_transaction
@@ -231,8 +231,8 @@ def _clear(run_id: uuid.UUID, worker: str) -> None:
 
 def kills() -> Counter[str]:
     """How often runs killed the process that they had alone, within SUSPICION, by their agents' slugs."""
-    failed = Run.objects.filter(state=Run.State.FAILED, finished_at__gt=timezone.now() - SUSPICION)
-    killers = failed.filter(error__code=WORKER_KILLED).select_related("agent", "task__agent")
+    failed = Run.objects.filter(failed_for(WORKER_KILLED), finished_at__gt=timezone.now() - SUSPICION)
+    killers = failed.select_related("agent", "task__agent")
     return Counter((run.agent or run.task.agent).slug for run in killers)
 
 

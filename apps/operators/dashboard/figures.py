@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from apps.accounts.models import User, Workspace
@@ -11,6 +11,7 @@ from apps.agents.models import Agent
 from apps.analytics.counting import MICRO, Amount
 from apps.analytics.reading import Key, Reading, Sums, percentiles, total
 from apps.operators import columns
+from apps.operators.dashboard.failures import Failures
 from apps.operators.dashboard.ranges import TimeRange
 from apps.operators.dashboard.tables import SERIES, Chart, Series, Table, Tile, chart_in_time
 from apps.operators.panels import may_view
@@ -29,19 +30,20 @@ NO_RUNS = "No run ended in this range. Choose a longer one, or send an agent a m
 class Figures:
     """All that the dashboard shows of a range. It needs permission to view runs."""
 
-    tiles: list[Tile] = field(default_factory=list)
-    charts: list[Chart] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tiles: list[Tile]
+    charts: list[Chart]
+    failures: Table
+    tables: list[Table]
 
 
 class Overview:
     """Reads the sums once, and knows the names and links of what they are of."""
 
-    def __init__(self, reading: Reading, shown: TimeRange, viewer: User) -> None:
+    def __init__(self, reading: Reading, shown: TimeRange, viewer: User, failures: str = "") -> None:
+        """`failures`: which the operator chose (`Failures.CHOICES`)."""
         self.reading, self.shown, self.viewer = reading, shown, viewer
-        self.totals = reading.sums(
-            "run.state", "run.time", "run.error", "run.model", "plan.state", by=("agent", "label")
-        )
+        self.failures = Failures(reading, shown, viewer, failures)
+        self.totals = reading.sums("run.state", "run.time", "run.model", "plan.state", by=("agent", "label"))
         self.in_time = reading.sums("run.state", by=("agent", "label"), step=reading.period.step)
         self.times = reading.sums("run.time", by=("label",), step=reading.period.step)
         self.names = dict(Agent.objects.values_list("pk", "name")) if may_view(viewer, Agent) else {}
@@ -52,14 +54,15 @@ class Overview:
 
     def figures(self) -> Figures:
         charts = [self._throughput(), self._times()]
-        tables = [self._reasons()]
+        tables: list[Table] = []
         if self.names or may_view(self.viewer, Agent):
             charts.insert(2, self._times_by_agent())
             tables.append(self._spent("agent"))
         tables.append(self._spent("model"))
         if may_view(self.viewer, Workspace):
             tables.append(self._spent("workspace"))
-        return Figures(self._tiles(), charts, tables)
+        failures = self.failures.table({agent: self._agent(agent) for agent in self.names})
+        return Figures(self._tiles(), charts, failures, tables)
 
     def _tiles(self) -> list[Tile]:
         found = [
@@ -145,25 +148,6 @@ class Overview:
         table = Table("times-by-agent", "", ("agent", "runs", "median", "95% within"), rows, NO_RUNS)
         title, summary = "Run time by agent", "The agents with the most runs."
         return Chart("times-by-agent", title, summary, "bars", "seconds", names, series, table)
-
-    def _reasons(self) -> Table:
-        by_reason = _by(self.totals, "run.error", lambda key: key.label)
-        rows: list[tuple[Any, ...]] = []
-        for reason, amount in _most(by_reason, lambda amount: amount.number):
-            number = cells.link(f"{amount.number:,}", self.runs(state__exact="failed", reason=reason))
-            rows.append((reason, number, *([self._failing(reason)] if self.names else [])))
-        headings = ("reason", "failed runs", *(["agents"] if self.names else []))
-        return Table("reasons", "Failed runs by reason", headings, rows, "No run failed in this range.")
-
-    def _failing(self, reason: str) -> Any:
-        """The agents that failed for it, the most first."""
-        agents = _by(self.totals, "run.error", lambda key: key.agent, label=reason)
-        filters = {"state__exact": "failed", "reason": reason}
-        shown = [
-            cells.link(f"{self._name(agent)} {amount.number:,}", self.runs(by_agent=agent, **filters))
-            for agent, amount in _most(agents, lambda amount: amount.number)[:3]
-        ]
-        return cells.lines(shown)
 
     def _spent(self, by: str) -> Table:
         """Tokens and cost by agent, language model or workspace; what cost most first."""

@@ -7,14 +7,15 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
 from apps.analytics.reading import Reading, read
-from apps.housekeeping import processes
 from apps.housekeeping.models import ServerProcess
 from apps.operators.dashboard import numbers
+from apps.operators.dashboard.banners import banners_for
 from apps.operators.dashboard.figures import Figures, Overview
 from apps.operators.dashboard.ranges import CHOICES, MINUTE, TimeRange, range_of
 from apps.operators.dashboard.tables import Tile
@@ -35,7 +36,9 @@ def dashboard_context(request: HttpRequest, context: dict[str, Any]) -> dict[str
         | {
             "title": "Dashboard",
             "picker": picker_of(shown, request),
-            "live_url": f"{reverse('operators:dashboard-parts')}?{shown.query}",
+            "live_url": "?".join(
+                (reverse("operators:dashboard-parts"), "&".join((shown.query, *failures_of(request))))
+            ),
         }
     )
 
@@ -57,7 +60,7 @@ def picker_of(shown: TimeRange, request: HttpRequest) -> dict[str, Any]:
         "is_custom": not shown.choice,
         "title": shown.title,
         "problem": shown.problem,
-        "kept": [(name, value) for name, value in request.GET.items() if name in ("version",)],
+        "kept": [(name, value) for name, value in request.GET.items() if name in ("version", "failures")],
     }
 
 
@@ -66,13 +69,15 @@ def parts_of(request: HttpRequest, shown: TimeRange) -> dict[str, Any]:
     assert isinstance(viewer, User)
     ended: list[Tile] = []
     parts: dict[str, Any] = {"waiting": numbers.waiting_groups(viewer), "shown": shown, "ended": ended}
+    parts["banners"] = banners_for(viewer)
     if may_view(viewer, Run):
-        figures, as_of = read(shown.period, lambda reading: _figures(reading, shown, viewer))
+        chosen = request.GET.get("failures", "")
+        figures, as_of = read(shown.period, lambda reading: _figures(reading, shown, viewer, chosen))
         ended += figures.tiles
         late = {"late_since": as_of} if shown.period.end - as_of > LATE else {}
         parts |= {"figures": figures, **late}
     if may_view(viewer, ServerProcess):
-        parts |= {"workers": numbers.workers(viewer), "missing": processes.missing().values()}
+        parts["workers"] = numbers.workers(viewer)
     if may_view(viewer, Task):
         ended += numbers.faulty_tasks(shown)
         parts["failures"] = numbers.newest_failures(shown)
@@ -81,5 +86,10 @@ def parts_of(request: HttpRequest, shown: TimeRange) -> dict[str, Any]:
     return parts
 
 
-def _figures(reading: Reading, shown: TimeRange, viewer: User) -> tuple[Figures, Any]:
-    return Overview(reading, shown, viewer).figures(), reading.as_of
+def _figures(reading: Reading, shown: TimeRange, viewer: User, failures: str) -> tuple[Figures, Any]:
+    return Overview(reading, shown, viewer, failures).figures(), reading.as_of
+
+
+def failures_of(request: HttpRequest) -> list[str]:
+    """The choice of failures, as a part of a query."""
+    return [urlencode({"failures": chosen})] if (chosen := request.GET.get("failures")) else []

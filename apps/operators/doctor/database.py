@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 import time
+from importlib.metadata import version
 from typing import Any
 
 from django.conf import settings
 from django.db import NotSupportedError, connection
 
 from apps.accounts.secrets.encryption import encrypted_fields, unreadable
-from apps.engine.turns import isolation
 from apps.housekeeping import backups as known_backups
 from apps.housekeeping import processes
 from apps.housekeeping.models import Backup, PeriodicJob, ServerProcess
@@ -18,6 +18,7 @@ from apps.operators.doctor.examination import Finding, Patient, ok, problem, war
 from apps.operators.metrics import oldest_startable
 from parley.db import reach, sql, versions
 from parley.misconfigured import Misconfigured
+from parley.program import DISTRIBUTION
 
 SKEW_SECONDS, BAD_SKEW_SECONDS = 2.0, 15.0
 OLD_RUN_SECONDS, STUCK_RUN_SECONDS = 60.0, 600.0
@@ -119,6 +120,16 @@ def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:
     return ok(f"{len(names)} seen: {', '.join(names)}.")
 
 
+def versions_of_processes(_: Patient) -> Finding:
+    """Of workers, beats and this process."""
+    seen = ServerProcess.objects.seen(sql.database_time()).values_list("version", flat=True).distinct()
+    found = sorted({*seen, version(DISTRIBUTION)})
+    if len(found) == 1:
+        return ok(f"All processes run Parley {found[0]}.")
+    advice = "Restart the processes of the older version, which Housekeeping in admin names."
+    return warning(f"Processes of different versions run: {', '.join(found)}.", advice)
+
+
 def queue(_: Patient) -> Finding:
     """Runs that a pause holds back wait on purpose."""
     oldest = oldest_startable()
@@ -130,17 +141,6 @@ def queue(_: Patient) -> Finding:
     if age > STUCK_RUN_SECONDS:
         return problem(text, advice)
     return warning(text, advice) if age > OLD_RUN_SECONDS else ok(text)
-
-
-def agents(_: Patient) -> Finding:
-    """Whose runs killed their process."""
-    found = isolation.kills()
-    if not found:
-        return ok("None killed its worker in the last hour.")
-    text = f"Runs killed their worker in the last hour: {', '.join(f'{slug} {n}' for slug, n in found.most_common())}."
-    most = isolation.PAUSE_AFTER
-    advice = f"Mend the agent's code; its runs say what ended them. After {most} it is paused: resume it in admin."
-    return problem(text, advice) if max(found.values()) >= most else warning(text, advice)
 
 
 def periodic_jobs(_: Patient) -> Finding:
@@ -156,8 +156,8 @@ def backups(_: Patient) -> Finding:
     last, attempt = known_backups.last_backup(), known_backups.last_attempt()
     advice = "Look into the log of what makes backups, such as journalctl -u parley-backup, and make one by hand."
     if attempt is not None and attempt.state == Backup.State.FAILED:
-        return problem(f"The last one failed on {attempt.started_at:%F %H:%M} UTC. {attempt.problem[:200]}", advice)
+        return problem(f"The last backup failed on {attempt.started_at:%F %H:%M} UTC. {attempt.problem[:200]}", advice)
     if last is None:
         return warning("None was made here.", "Let ./manage.py backup FOLDER --every 24h run, or make them otherwise.")
-    text = f"The last one is of {last.started_at:%F %H:%M} UTC: {last.name} in {last.place}, {last.bytes:,} bytes."
+    text = f"The last backup is of {last.started_at:%F %H:%M} UTC: {last.name} in {last.place}, {last.bytes:,} bytes."
     return problem(text, advice) if known_backups.is_old(last, sql.database_time()) else ok(text)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from django.db import connections
+from django.db.models import Model
 
 SECONDS = 15.0  # of a check that says nothing else
 
@@ -54,6 +56,24 @@ class Patient:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """The dashboard shows what the check finds, so it must be fast.
+
+    Attributes:
+        model: whoever may view it sees what was found.
+        page: of docs/running, that says what to do.
+        rows: the model whose list, by `filters`, shows the rows concerned; None: there are none.
+        states: which of the findings are shown.
+    """
+
+    model: type[Model]
+    page: str
+    rows: type[Model] | None = None
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    states: Collection[State] = (State.WARNING, State.PROBLEM)
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """A named check. It is skipped unless the checks that it `needs` found no problem."""
 
@@ -61,11 +81,19 @@ class Check:
     find: Callable[[Patient], Finding]
     needs: Sequence[str] = ()
     seconds: float = SECONDS
+    watch: Watch | None = None
 
     @property
     def page(self) -> str:
         """Where the documentation says more."""
         return f"docs/running/doctor.md#{self.name.lower().replace(' ', '-')}"
+
+    def found(self, patient: Patient) -> Finding:
+        """What it finds, also if it breaks."""
+        try:
+            return self.find(patient)
+        except Exception as error:
+            return problem(f"The check failed. {describe(error)}", "See its page.")
 
 
 def examine(checks: Sequence[Check], patient: Patient) -> Iterator[tuple[Check, Finding]]:
@@ -103,9 +131,7 @@ class _Running:
 
     def _run(self) -> None:
         try:
-            self._found = self._check.find(self._patient)
-        except Exception as error:
-            self._found = problem(f"The check failed. {describe(error)}", "See its page.")
+            self._found = self._check.found(self._patient)
         finally:
             connections.close_all()
 

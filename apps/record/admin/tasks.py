@@ -16,7 +16,7 @@ from apps.accounts.models import User, Workspace
 from apps.agents.models import Agent, AgentVersion
 from apps.engine.cancel import CANCEL, TASKS
 from apps.operators import columns
-from apps.operators.dashboard.filters import OF_RUNS
+from apps.operators.dashboard.filters import OF_RUNS, OF_TASKS
 from apps.operators.documents import json_panel, json_response, run_document, task_document
 from apps.operators.panels import LiveAdmin, may_view
 from apps.record.admin.task_actions import ANSWER_DIALOG, GIVE_BACK, GIVE_RUN_BACK, RUN_AGAIN, AnswerForm
@@ -65,7 +65,9 @@ class TaskAdmin(DocumentAdmin):
     document_title = "A2A task"
     tones = columns.TASK_TONES
     list_display = (columns.id_, "state", "agent", "owner", columns.context, columns.since, "created_at")
-    list_filter = (("state", IndexedStates.of(UNFINISHED_STATES, FAULTY_STATES)), "status_at", "agent")
+    list_filter = (("state", IndexedStates.of(UNFINISHED_STATES, FAULTY_STATES)), "status_at", *OF_TASKS)
+    list_filter_submit = True
+    unindexed = ("in_worker",)
     search_fields = ("owner__email", "context__title")
     search_help_text = "Id of a task or session, owner's e-mail, title"
     id_lookups = ("pk", "context_id", "parent_id")
@@ -134,6 +136,8 @@ class RunAdmin(DocumentAdmin):
         columns.took, columns.problem,
     )  # fmt: skip
     list_filter = (("state", IndexedStates.of(("queued", "running"), ("failed", "canceled"))), "queued_at", *OF_RUNS)
+    list_filter_submit = True
+    unindexed = ("slug", "in_worker")
     search_fields = ("worker",)
     search_help_text = "Id of a run or task, or a worker"
     id_lookups = ("pk", "task_id")

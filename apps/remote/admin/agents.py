@@ -12,7 +12,6 @@ from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -38,13 +37,12 @@ from apps.agents.versions import DiffRow, side_by_side
 from apps.credentials.admin.credentials import credentials_url
 from apps.operators.actions import ActingAdmin
 from apps.operators.bulk import ACTIONS
-from apps.remote import registration
 from apps.remote.admin.health import HealthPanel
 from apps.remote.agent_cards.card_shapes import is_supported
 from apps.remote.agent_cards.cards import card_origin
 from apps.remote.authentication import credentials
 from apps.remote.models import Checkup, RemoteAgent, SignatureStatus
-from apps.remote.registration import APPROVE, DECLINE, REFRESH, REMOTE_AGENTS, RefreshOutcome
+from apps.remote.registration import APPROVE, DECLINE, REMOTE_AGENTS
 from parley.db.sql import write_transaction
 from parley.faces import cells
 from parley.faces.admin import LoggedAdmin, MenuItem, ReadOnlyAdmin, column, time_cell
@@ -119,12 +117,6 @@ class OperatorsForm(adding_agents.RemoteAgentForm):
         return True
 
 
-REFRESHED = {
-    RefreshOutcome.UNCHANGED: (messages.INFO, "'s card is unchanged."),
-    RefreshOutcome.UPDATED: (messages.SUCCESS, " was updated from its card."),
-    RefreshOutcome.WAITING: (messages.WARNING, "'s card changed. Review the change and approve it."),
-    RefreshOutcome.FAILED: (messages.ERROR, " was not changed."),
-}
 OF_AGENT = "remote_remoteagent_of"
 
 
@@ -252,15 +244,6 @@ class RemoteAgentAdmin(ActingAdmin, HealthPanel, ReadOnlyAdmin):
             else:
                 self.act_on_row(request, action, pk)
         return redirect(cells.page_url(RemoteAgent, pk))
-
-    @admin.action(description=REFRESH.label, permissions=["operate"])
-    def refresh_selected(self, request: HttpRequest, remotes: QuerySet[RemoteAgent]) -> None:
-        """All at once, because servers may take their time."""
-        chosen = list(remotes)
-        for remote, refreshed in zip(chosen, registration.refresh_cards(chosen), strict=True):
-            level, sentence = REFRESHED[refreshed.outcome]
-            self.log_change(request, remote, f"Refreshed the card: {refreshed.outcome}.")
-            messages.add_message(request, level, f"{remote}{sentence} {refreshed.reason}")
 
 
 def _changes(older: AgentVersion | None, newer: JSON) -> list[DiffRow]:

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 from apps.agents.admin.agents import health_state, measured_panel
 from apps.agents.models import Agent
 from apps.operators.actions import ActingAdmin
+from apps.operators.dashboard.filters import OF_CHECKUPS
 from apps.remote import health_checks
 from apps.remote.health_checks import Uptime, percent
 from apps.remote.models import Breaker, Check, Checkup
@@ -111,7 +112,7 @@ class CheckupAdmin(ActingAdmin, HealthPanel):
         time_cell("checked_at"),
         column("last error", lambda checkup: cells.shortened(checkup.last_error) or "–", "last_error_at"),
     )
-    list_filter = ("agent__health",)
+    list_filter = ("agent__health", *OF_CHECKUPS)
     select_related = ("agent",)
     search_fields = ("agent__name", "agent__slug", "last_error")
     ordering = ("agent__name",)
