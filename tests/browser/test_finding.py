@@ -17,7 +17,7 @@ def test_search_finds_everything_also_offline(page, complaints):
     live(page)
     script = Held(page, "**/shell/palette.*.js")
     page.keyboard.press("Control+k")
-    field = page.get_by_role("combobox", name="Search sessions, messages and agents")
+    field = page.get_by_role("combobox", name="Search sessions, messages, agents, people or an id")
     page.keyboard.type("title zanz")  # before its script has loaded
     script.let_go()
     expect(chosen(page)).to_contain_text("Zanzibar is a")

@@ -255,8 +255,8 @@ def last_used(principal: Principal) -> dict[int, float]:
 
 
 def query_text(asked: Mapping[str, str]) -> str:
-    """The words that a URL searches for (`q`)."""
-    return asked.get("q", "").replace("\x00", "").strip()[:LONGEST_QUERY]
+    """The words that a URL searches for (`q`). `@echo` names an agent."""
+    return asked.get("q", "").replace("\x00", "").strip().removeprefix("@")[:LONGEST_QUERY]
 
 
 def _options(agents: list[Agent], values: Callable[[Agent], Iterable[str]], labels: dict[str, str]) -> list[Option]:
