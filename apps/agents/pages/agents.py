@@ -24,6 +24,7 @@ from apps.accounts.requests import authentication
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion, in_words
 from apps.agents.pages.mcp_clients import connections
+from apps.agents.registration import choosable_versions
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.credentials.pages import credentials
 from apps.health import monitoring
@@ -44,6 +45,7 @@ from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS
 from parley.faces import charts
 from parley.faces.cells import duration
 
+MOST_VERSIONS = 50  # to choose from
 MOST_RECENT = 5  # sessions and versions on an agent's page
 
 
@@ -252,6 +254,12 @@ def last_used(principal: Principal) -> dict[int, float]:
     own = Context.objects.of(principal).listed().order_by("-updated_at", "-pk")
     newest = list(own.values_list("agent", "updated_at")[:REMEMBERED])
     return {agent: last.timestamp() for agent, last in reversed(newest)}
+
+
+def choices_of_versions(principal: Principal, agent: Agent) -> list[AgentVersion]:
+    """From which the person chooses, newest first; none if there is only one."""
+    found = list(choosable_versions(principal, agent)[:MOST_VERSIONS])
+    return found if len(found) > 1 else []
 
 
 def query_text(asked: Mapping[str, str]) -> str:

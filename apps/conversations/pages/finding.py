@@ -89,7 +89,7 @@ def _task(principal: Principal, task: Any) -> Found:
     address = reverse("web:plan-run" if is_run else "web:task", args=[task.pk])
     name = title_of({"parts": task.opening or []}) or task.agent.name
     what = "Plan run" if is_run else "Task"
-    return Found(address, "plans" if is_run else "agents", name, f"{what} · {task.agent} · {state_word(task.state)}")
+    return Found(address, "plans" if is_run else "done", name, f"{what} · {task.agent} · {state_word(task.state)}")
 
 
 def people_named(user: User, text: str) -> list[Found]:
