@@ -266,16 +266,17 @@ async def _send_claimed(claimed: ClaimedMessage) -> Sent:
     await db.run(_check_agent, claimed)
     delete = partial(delete_with_record, claimed)
     index = claimed.task.status_event if claimed.task and claimed.row.is_answer else None
-    version = await db.run(_chosen_version, claimed) if claimed.row.version_id else None
+    chosen = claimed.row.version_id
+    version = await db.run(_version_of, claimed.agent, chosen) if chosen else None
     how: JSON = {"extra_writes": delete, "question_index": index, "version": version}
     sent = await send.send(claimed.principal, claimed.agent, claimed.message, **how)
     await db.run(delete_sent, claimed)  # unless it was deleted with the record
     return sent
 
 
-def _chosen_version(claimed: ClaimedMessage) -> AgentVersion | None:
-    """None if the session has another agent now."""
-    return AgentVersion.objects.filter(pk=claimed.row.version_id, agent=claimed.agent).first()
+def _version_of(agent: Agent, key: uuid.UUID) -> AgentVersion | None:
+    """None if it is another agent's: the session has switched its own."""
+    return AgentVersion.objects.filter(pk=key, agent=agent).first()
 
 
 def _check_agent(claimed: ClaimedMessage) -> None:
