@@ -6,13 +6,14 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from agentkit import HandlerError, SkillHandler, load_handler
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.models import User, Workspace, person_of
+from apps.accounts.models import User, Workspace, may_operate, person_of
 from apps.accounts.people.erasure import Person, Remains
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
@@ -75,6 +76,16 @@ def define(
 def is_revertible(agent: Agent) -> bool:
     """Whether its versions define it, so that it can return to one."""
     return added["restorers", agent.kind] is not None
+
+
+def choosable_versions(principal: Principal, agent: Agent) -> QuerySet[AgentVersion]:
+    """The versions with which the caller may run the agent again, newest first; none if a handler or card defines it.
+
+    Older ones are for those who build agents in its workspace, and for operators who see versions.
+    """
+    is_builder = agent.workspace_id == principal.workspace_id and principal.can(Permission.BUILD)
+    may_choose = is_revertible(agent) and (is_builder or may_operate(principal, "agents.view_agentversion"))
+    return agent.versions.order_by("-number") if may_choose else AgentVersion.objects.none()
 
 
 def revert(version: AgentVersion, author: User | None) -> AgentVersion:

@@ -85,6 +85,12 @@ def version_at(key: uuid.UUID) -> AgentVersion:
     return AgentVersion.objects.get(pk=key)
 
 
+@lru_cache(maxsize=1000)
+def version_numbered(agent: int, number: int) -> AgentVersion:
+    """Cached. Raises AgentVersion.DoesNotExist."""
+    return AgentVersion.objects.get(agent=agent, number=number)
+
+
 CONTEXT_LINES = 3  # unchanged lines before and after a change
 
 

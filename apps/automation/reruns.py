@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.automation.models import Rerun
 from apps.conversations.queue.messages import QUEUES, enqueue, hold_reason
 from apps.conversations.queue.models import QueuedMessage
@@ -124,9 +124,15 @@ class Comparison:
 
 
 def start(
-    principal: Principal, session: uuid.UUID, agent: Agent | None = None, *, key: str = ""
+    principal: Principal,
+    session: uuid.UUID,
+    agent: Agent | None = None,
+    *,
+    key: str = "",
+    version: AgentVersion | None = None,
 ) -> tuple[Context, bool]:
-    """A new session of the caller that gets the messages of `session`, in order; by default from the same agent.
+    """A new session of the caller that gets the messages of `session`, in order; by default from the same agent in its
+    current version.
 
     Also returns whether it is new: the same `key` gives the same session again. Raises ContextNotFound,
     UnsupportedOperation, ContentTypeNotSupported for a file that the agent does not take, QueueFull, StorageFull.
@@ -151,7 +157,8 @@ def start(
     with write_transaction():
         for row in said:
             message = compose(row.parts, key=_key(made, row))
-            enqueue(principal, made, message, is_answer=row.pk in answers, most=MOST_MESSAGES)
+            is_answer = row.pk in answers
+            enqueue(principal, made, message, is_answer=is_answer, version=version, most=MOST_MESSAGES)
     QUEUES.publish(made.pk)
     return made, not created.repeated
 

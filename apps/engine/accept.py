@@ -17,7 +17,7 @@ from django.db import IntegrityError, transaction
 from agentkit import text_part
 from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.engine import activity, cancel
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
 from apps.engine.repeats import find_accepted
@@ -89,6 +89,8 @@ class Options(TypedDict, total=False):
         question: what a new task answers for another task.
         question_index: the event that asked. Only the first answer to it counts.
         finds_question: see `lookup.find_target`.
+        version: of the agent, for all turns of a new task; by default each turn has the current one.
+        repeats: the task that a new one runs again.
         priority: of a new task's runs; by default what the message's metadata asks for.
         traceparent: the caller's span (W3C Trace Context); by default the current one.
     """
@@ -100,6 +102,8 @@ class Options(TypedDict, total=False):
     question: Question | None
     question_index: int | None
     finds_question: bool
+    version: AgentVersion | None
+    repeats: uuid.UUID | None
     priority: Run.Priority
     traceparent: str
 
@@ -212,7 +216,7 @@ def _record_message(
             refers = target.context is not None or bool(with_named.get("referenceTaskIds"))
             references = lookup.references_of(principal, with_named, target.context) if refers else []
             hints = hints_for(agent, with_named, references) if refers or metadata else []
-            more = {"skill": options.get("skill"), HINTS: hints, DEPENDS_ON: depends}
+            more = {"skill": options.get("skill"), HINTS: hints, DEPENDS_ON: depends, **_repetition(options)}
             task = {"agent": agent.pk, "references": references, "parent": parent}
             task |= {"metadata": {name: value for name, value in more.items() if value not in (None, [])}}
             said: JSON = {"task": {name: value for name, value in task.items() if value not in (None, {})}}
@@ -255,6 +259,15 @@ def _seal_payment(log: Ledger, agent: Agent, task: Task | None, task_id: uuid.UU
         key, asked, choices = asking.pk, asking.status_event, payments.choices_in(asking.slot, asking.status_message)
     if (row := payments.seal(key, asked, choices, payload)) is not None:
         log.extra_rows.append(row)
+
+
+AGENT_VERSION, REPEATS = "agentVersion", "repeats"
+"""In a task's metadata: the number of the version that it runs with, and the id of the task that it runs again."""
+
+
+def _repetition(options: Options) -> JSON:
+    version, repeats = options.get("version"), options.get("repeats")
+    return {AGENT_VERSION: version.number if version else None, REPEATS: str(repeats) if repeats else None}
 
 
 DEPENDS_ON = "dependsOn"

@@ -16,8 +16,9 @@ from django.db.models import F
 
 from agentkit import Message as Said
 from apps.agents import versions
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.engine import activity, finish
+from apps.engine.accept import AGENT_VERSION
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
 from apps.engine.turns import delegation, handlers, questions
@@ -36,7 +37,7 @@ from apps.record.errors import UnsupportedOperation
 from apps.record.events import JSON, EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
-from apps.record.models import Context, Event, Message, TaskState
+from apps.record.models import Context, Event, Message, Task, TaskState
 from apps.record.reading import notifications
 from apps.record.runs import Lease, LeaseLost
 from parley.db.sql import NOW, Now, note_time
@@ -108,15 +109,22 @@ def _claim(
     is_short = bool(handlers.handler_threads().lost)
     if is_short and not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep tries again
-    pinned = given.input.get("agent")  # all attempts use the first one's version
-    version = uuid.UUID(pinned["version"]) if pinned else task.agent.current_version_id
-    task.agent.current_version = versions.version_at(version) if version else None
+    task.agent.current_version = _version_of(task, given)
     history = earlier_messages(context, before=given.message.index) if given.message.index > 1 else []
     message = run.message.stored(context)
     if not is_claimed:
         _begin_attempt(run, now, worker, _snapshot(run, given, message, history, skill), lock)
         _count_claim(run, now, is_lost)
     return _assignment(run, given, now, skill, message, history)
+
+
+def _version_of(task: Task, given: Run) -> AgentVersion | None:
+    """All attempts use the first one's version, and all turns that of the task, if one was chosen for it."""
+    if used := given.input.get("agent"):
+        return versions.version_at(uuid.UUID(used["version"]))
+    if (number := task.metadata.get(AGENT_VERSION)) and given.agent_id is None:
+        return versions.version_numbered(task.agent_id, number)
+    return versions.version_at(current) if (current := task.agent.current_version_id) else None
 
 
 def _assignment(

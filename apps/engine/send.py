@@ -40,10 +40,10 @@ from agentkit.outcomes import CLARIFY, REJECTED
 from agentkit.runner import NeedsTask, constant_response_type, selector_takes_task
 from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import ANONYMOUS, Principal
-from apps.agents import versions
-from apps.agents.models import Agent
+from apps.agents import registration, versions
+from apps.agents.models import Agent, AgentVersion
 from apps.engine import accept, activity, dependencies
-from apps.engine.accept import Options, Receipt
+from apps.engine.accept import REPEATS, Options, Receipt
 from apps.engine.queue import publish
 from apps.engine.repeats import Sent, find_accepted
 from apps.engine.turns import assignment, handlers, output, payments
@@ -54,10 +54,10 @@ from apps.record import ledger, lineage, projection, wire
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.content.strict_json import digest_of
-from apps.record.errors import KeyUsed, NoAnswer, TaskNotFound, UnsupportedOperation
+from apps.record.errors import InvalidFields, KeyUsed, NoAnswer, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
-from apps.record.models import Context, Message, Task, TaskState
+from apps.record.models import Context, Message, Task, TaskQuerySet, TaskState
 from apps.record.reading import feed, lookup
 from apps.record.sql import TASK
 from parley import db
@@ -486,24 +486,60 @@ async def wait_for[T](
     raise AssertionError("a feed does not end")
 
 
-def run_again(task: Task, key: uuid.UUID | None = None) -> Receipt:
-    """Send a task's first message again, as its owner, in a new task that references the old one.
+def run_again(
+    task: Task,
+    key: uuid.UUID | str | None = None,
+    *,
+    caller: Principal | None = None,
+    context: Context | None = None,
+    version: AgentVersion | None = None,
+) -> Receipt:
+    """Send a task's first message again, in a new task that references and `repeats` the old one.
 
     With the same `key`, a repeated call gives the same task.
+
+    Args:
+        caller: who sends it; by default the task's owner.
+        context: a session that has the task, whose agent gets it; by default the task's own session and agent.
+        version: of the agent that gets it; by default the current one.
 
     Raises errors.Refusal; then nothing is stored.
     """
     first = Message.objects.filter(task=task, role=Message.Role.USER).order_by("index").first()
     if first is None:
         raise UnsupportedOperation("The task has no message to send again.")
-    principal = task.owner.principal_in(task.workspace_id) if task.owner else ANONYMOUS
+    owner = task.owner.principal_in(task.workspace_id) if task.owner and caller is None else ANONYMOUS
+    principal = caller or owner
+    agent = context.agent if context else task.agent
     message = compose(
         first.parts,
         key=key,
-        context=task.context.name_for(principal),
+        context=(context or task.context).name_for(principal),
         references=[task.pk],
         metadata=first.metadata,
         extensions=first.extensions,
     )
-    sender = principal.sender or (f"call:{key.hex}" if key else "")
-    return accept_and_publish(principal, task.agent, message, sender=sender)
+    sender = principal.sender or (f"call:{key}" if key else "")
+    skill = task.metadata.get("skill") if agent.pk == task.agent_id else None
+    return accept_and_publish(principal, agent, message, sender=sender, skill=skill, repeats=task.pk, version=version)
+
+
+def chosen_version(principal: Principal, agent: Agent, number: int | None) -> AgentVersion | None:
+    """Of `choosable_versions`; None for no number. Raises InvalidFields."""
+    if number is None:
+        return None
+    found = registration.choosable_versions(principal, agent).filter(number=number).first()
+    if found is None:
+        raise InvalidFields([("version", f"{agent.name} has no version {number} that you may choose.")])
+    return found
+
+
+MOST_REPETITIONS = 20
+
+
+def repetitions(tasks: TaskQuerySet, task: Task) -> tuple[Task | None, list[Task]]:
+    """Of `tasks`: the one that the task runs again, and the newest that run it again in its session. Two queries."""
+    found = tasks.select_related("agent").defer("status_message", "slot")
+    earlier = found.filter(pk=task.metadata[REPEATS]).first() if REPEATS in task.metadata else None
+    later = found.filter(context=task.context_id, created_at__gt=task.created_at, metadata__repeats=str(task.pk))
+    return earlier, list(later.order_by("-created_at")[:MOST_REPETITIONS])

@@ -15,9 +15,9 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from unfold.decorators import action
-from unfold.forms import BaseDialogForm
 from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
@@ -26,6 +26,7 @@ from unfold.widgets import (
 
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
+from apps.agents.admin.versions import VersionForm
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import house_workspace
 from apps.operators import columns
@@ -35,7 +36,7 @@ from apps.plans import progress, registry
 from apps.plans.definitions import as_yaml
 from apps.plans.forms import PlanForm
 from apps.plans.models import Plan, PlanRun, Step
-from apps.plans.progress import Progress, run_pictures
+from apps.plans.progress import RESTARTABLE, Progress, run_pictures
 from apps.plans.running import runs
 from apps.record.errors import Refusal
 from apps.record.models import Task
@@ -78,12 +79,23 @@ def task_url(task: Task) -> str:
     return cells.page_url(Task, task.pk)
 
 
-def steps_table(progress: Progress) -> dict[str, Any]:
-    headings = ("step", "state", "agent", "round", "attempt", "task", "asked", "started", "ended", "reason")
-    return {"headings": headings, "rows": [(f"step-{one.pk}", _step_cells(one, progress)) for one in progress.steps]}
+def steps_table(progress: Progress, again: str) -> dict[str, Any]:
+    """`again`: the address of the dialog that runs it again; "" if it cannot."""
+    headings = ["step", "state", "agent", "round", "attempt", "task", "asked", "started", "ended", "reason"]
+    rows = [(f"step-{one.pk}", _step_cells(one, progress, again)) for one in progress.steps]
+    return {"headings": [*headings, "run again"] if again else headings, "rows": rows}
 
 
-def _step_cells(step: Step, progress: Progress) -> tuple[Any, ...]:
+DIALOG_LINK = (
+    '<a class="console-link" href="{0}" hx-get="{0}" hx-target="#modal-content" hx-select="#dialog"'
+    ' x-on:htmx:after-on-load="openModal = true" aria-label="Run again from {1}">From here</a>'
+)
+
+
+def _step_cells(step: Step, progress: Progress, again: str) -> tuple[Any, ...]:
+    address = f"{again}?{urlencode({'step': step.key})}"
+    is_start = again and step.state in RESTARTABLE
+    last = [format_html(DIALOG_LINK, address, step.key) if is_start else cells.NOTHING] if again else []
     return (
         progress.plan.numbered_title(step),
         cells.state(step.state, STEP_TONES[Step.State(step.state)]),
@@ -95,6 +107,7 @@ def _step_cells(step: Step, progress: Progress) -> tuple[Any, ...]:
         cells.relative_time(step.started_at),
         cells.relative_time(step.ended_at),
         cells.shortened(step.note) or cells.NOTHING,
+        *last,
     )
 
 
@@ -230,7 +243,9 @@ class PlanAdmin(DiagramAdmin):
         return redirect(cells.list_url(PlanRun, task__agent__id__exact=self.get_or_404(request, object_id).pk))
 
 
-class RunAgainForm(BaseDialogForm):
+class RunAgainForm(VersionForm):
+    """From the step `?step=`, or the first that was not done."""
+
     step = forms.ChoiceField(label="Start from", widget=UnfoldAdminSelectWidget)
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -238,12 +253,14 @@ class RunAgainForm(BaseDialogForm):
         with suppress(ValidationError, PlanRun.DoesNotExist):  # no id of a run in the URL
             run = PlanRun.objects.select_related("task__agent").get(pk=self.object_id)
             steps = cast("forms.ChoiceField", self.fields["step"])
-            steps.choices, steps.initial = runs.restart_steps(run), runs.first_unfinished_step(run)
+            steps.choices = runs.restart_steps(run)
+            steps.initial = self.request.GET.get("step") or runs.first_unfinished_step(run)
+            self.offer_versions(run.task.agent)
 
 
 RUN_AGAIN_DIALOG = {
     "title": "Run it again?",
-    "description": "A new run for its owner, with the current version. Results that don't depend on the step are kept.",
+    "description": "A new run for its owner. Results that don't depend on the step are kept.",
     "form_submit_text": "Run again",
     "form_class": RunAgainForm,
 }
@@ -295,14 +312,17 @@ class PlanRunAdmin(ActingAdmin, DiagramAdmin):
 
     def page_context(self, request: HttpRequest, row: PlanRun) -> dict[str, Any]:
         progress = Progress.of(row)
-        return {**run_pictures(progress, task_url), "steps": steps_table(progress)}
+        may_run = self.has_operate_permission(request) and self.is_offered("again", row)
+        again = reverse("admin:plans_planrun_again", args=[row.pk]) if may_run else ""
+        return {**run_pictures(progress, task_url), "steps": steps_table(progress, again)}
 
     @action(description="Run again", permissions=["operate"], icon="replay", dialog=RUN_AGAIN_DIALOG, url_path="again")
     def again(self, request: HttpRequest, form: RunAgainForm, object_id: str) -> HttpResponse:
         if (run := self.get_object(request, object_id)) is not None:
             owner = run.task.owner.principal if run.task.owner else ANONYMOUS
             try:
-                begun = runs.rerun(owner, run, form.cleaned_data["step"])
+                version = form.chosen_version(run.task.agent)
+                begun = runs.rerun(owner, run, form.cleaned_data["step"], version=version)
             except Refusal as refusal:
                 messages.error(request, f"The run was not repeated. {refusal}")
             else:

@@ -23,13 +23,20 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.errors import NotFound
 from apps.accounts.models import User
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.requests.quotas import count_act
 from apps.accounts.resources import NotNeeded
 from apps.agents.models import Agent
-from apps.agents.pages.agents import ACCESS_CHOICES
+from apps.agents.pages.agents import ACCESS_CHOICES, choices_of_versions
 from apps.conversations.pages import inbox
-from apps.conversations.pages.session.sending import json_action, message_from_form, message_id, refuse_too_large
+from apps.conversations.pages.session.sending import (
+    json_action,
+    message_from_form,
+    message_id,
+    refuse_too_large,
+    version_in,
+)
 from apps.engine.send import send
 from apps.plans import graphs, planner, progress, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml
@@ -297,7 +304,9 @@ async def repeat_run(request: HttpRequest, principal: Principal, task: uuid.UUID
     """Run the plan again from a step. The same message starts one run only."""
     await db.run(count_act, principal)
     run = await db.run(runs.find_run, principal, task)
-    sent = await db.run(runs.rerun, principal, run, request.POST.get("step", ""), key=message_id(request))
+    version = await db.run(version_in, request, principal, run.task.agent)
+    step = request.POST.get("step", "")
+    sent = await db.run(runs.rerun, principal, run, step, key=message_id(request), version=version)
     address = reverse("web:plan-run", args=[sent.task])
     return JsonResponse({"address": address}, status=HTTPStatus.CREATED)
 
@@ -344,14 +353,25 @@ def _status_context(request: HttpRequest, run: PlanRun, progress: Progress | Non
         drawn = definition_graph(definition) if definition else None
         return about | {"graph": drawn, "goes_on": not task.is_finished}
     newest = progress.latest_rounds()
+    may_run = about["may_use_plan"] and principal_of(request).can(Permission.SEND)
+    again = f"{reverse('web:plan-run', args=[run.pk])}?from={{}}#again-title" if may_run else ""
     return about | {
-        **run_pictures(progress, _task_url),
+        **run_pictures(progress, _task_url, again.format),
         "delivered": _delivered(task, progress),
         "done": sum(step.state in Step.SETTLED for step in newest),
         "total": len(newest),
         "poll_seconds": LARGE_POLL_SECONDS if len(newest) > LARGE_RUN else POLL_SECONDS,
-        "restart_steps": runs.restart_steps(run) if task.is_finished else [],
+        **(_restart_context(request, run) if task.is_finished and may_run else {}),
         "goes_on": not task.is_finished or run.finished_at is None,  # its children may end later
+    }
+
+
+def _restart_context(request: HttpRequest, run: PlanRun) -> JSON:
+    """The form that runs it again, from the step `?from=`."""
+    return {
+        "restart_steps": runs.restart_steps(run),
+        "restart_from": request.GET.get("from") or runs.first_unfinished_step(run),
+        "versions": choices_of_versions(principal_of(request), run.task.agent),
     }
 
 

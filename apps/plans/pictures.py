@@ -88,6 +88,7 @@ class StepBox:
         is_person: a person does or approves it.
         asking: how many items of a folded fan-out ask.
         spells: its bars in the chart.
+        again: the address at which the run starts again from it; "" if it cannot.
     """
 
     key: str
@@ -103,6 +104,7 @@ class StepBox:
     note: str = ""
     fan_out: str = ""
     is_person: bool = False
+    again: str = ""
     asking: int = field(default=0, kw_only=True)
     spells: Sequence[Spell] = field(default=(), kw_only=True)
 
@@ -181,7 +183,7 @@ class PlacedBox:
 
     @property
     def short_title(self) -> str:
-        return shortened(self.box.name, (self.sizes.width - 24) / LETTER_OF_TITLE)
+        return shortened(self.box.name, (self.sizes.width - (48 if self.box.again else 24)) / LETTER_OF_TITLE)
 
     @property
     def short_agent(self) -> str:

@@ -98,20 +98,33 @@ def definition_graph(definition: PlanDefinition) -> Graph:
 MOST_REASONS = 50
 
 
-def run_pictures(progress: Progress, address: Address) -> dict[str, Any]:
-    """What a page of a run shows: `graph`, `gantt` and the `reasons` why it waits."""
+def run_pictures(progress: Progress, address: Address, again: Callable[[str], str] = lambda _: "") -> dict[str, Any]:
+    """What a page of a run shows: `graph`, `gantt` and the `reasons` why it waits. `again`: as of `StepBox`."""
     now, is_over = timezone.now(), progress.run.task.is_finished
     return {
-        "graph": run_graph(progress, now, address),
+        "graph": run_graph(progress, now, address, again if is_over else lambda _: ""),
         "gantt": run_gantt(progress, now, address, is_over=is_over),
         "reasons": [] if is_over else waiting_reasons(progress)[:MOST_REASONS],
     }
 
 
-def run_graph(progress: Progress, now: datetime.datetime, address: Address = lambda _: "") -> Graph:
+def run_graph(
+    progress: Progress,
+    now: datetime.datetime,
+    address: Address = lambda _: "",
+    again: Callable[[str], str] = lambda _: "",
+) -> Graph:
     """The graph of a run; without addresses its boxes are not linked."""
-    boxes = [_box(progress, step, now, address) for step in progress.latest_rounds()]
+    latest = progress.latest_rounds()
+    boxes = [
+        replace(_box(progress, step, now, address), again=again(step.key) if step.state in RESTARTABLE else "")
+        for step in latest
+    ]
     return draw_graph(boxes, title=f"Steps of this run of {progress.plan.definition.name}")
+
+
+RESTARTABLE = (State.DONE, State.FAILED)
+"""From steps in these states, an ended run may start again."""
 
 
 def run_gantt(progress: Progress, now: datetime.datetime, address: Address = lambda _: "", *, is_over: bool) -> Gantt:

@@ -473,6 +473,9 @@ class Artifact(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["task", "artifact_id"], name="artifact_id_is_unique_in_its_task")
         ]
+        indexes = [
+            models.Index(fields=["artifact_id"], opclasses=["varchar_pattern_ops"], name="artifacts_by_their_id")
+        ]
 
     def __str__(self) -> str:
         return self.name or self.artifact_id

@@ -19,6 +19,28 @@ ACCENT = {
     "900": "#2b2a4a",
     "950": "#1d1c33",
 }
+NEUTRAL = {
+    "50": "#f4f4f1",
+    "100": "#ecece8",
+    "200": "#e1e1db",
+    "300": "#c9cac6",
+    "400": "#9aa0a8",
+    "500": "#5a6067",
+    "600": "#4b5057",
+    "700": "#30353b",
+    "800": "#24282d",
+    "900": "#16181b",
+    "950": "#101214",
+}
+"""Surfaces, lines and text of `static/css/tokens.css` in the theme's steps; ACCENT is its accent."""
+WORDS = {
+    "subtle-light": "#5a6067",
+    "subtle-dark": "#a2a8b0",
+    "default-light": "#3a3e43",
+    "default-dark": "#ced1d2",
+    "important-light": "#1b1d20",
+    "important-dark": "#e7e8e6",
+}
 SECTIONS = (
     "Record",
     "Plans",
@@ -51,7 +73,7 @@ THEME: dict[str, Any] = {
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("mark.svg")}],
     "SHOW_BACK_BUTTON": True,
     "BORDER_RADIUS": "8px",
-    "COLORS": {"primary": ACCENT},
+    "COLORS": {"primary": ACCENT, "base": NEUTRAL, "font": WORDS},
     "DASHBOARD_CALLBACK": "apps.operators.dashboard.page.dashboard_context",
     "SIDEBAR": {
         "show_search": True,

@@ -1,4 +1,4 @@
-/* Every page of the console: times that stay current, and buttons that copy an id whole. */
+/* Every page of the console: times that stay current, buttons that copy an id whole, and the theme. */
 
 const UNITS = [[90, 1, "s"], [5400, 60, "min"], [129600, 3600, "h"], [2592000, 86400, "d"]];
 
@@ -33,5 +33,15 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-copy]");
   if (button) copy(button);
 });
+
+/** The theme is the person's, in Parley as well. It changes at once; if it cannot be kept, the next page has the old one. */
+document.addEventListener("submit", (event) => {
+  const { target, submitter } = event;
+  if (!target.matches("[data-theme-choice]")) return;
+  event.preventDefault();
+  Alpine.$data(document.documentElement).switchTheme(submitter.value || "auto");
+  fetch(target.action, { method: "POST", body: new FormData(target, submitter) });
+});
+
 tellTimes();
 setInterval(() => tellTimes(), 1000);

@@ -169,7 +169,7 @@ def busy(ada, echo, said):
     ended = Run.objects.filter(finished_at__gte=now - datetime.timedelta(hours=1)).count()
     runs = {"queued": 1, "running": 1, "runs failed": ended, "runs done": 0, "runs canceled": 0}
     plans = {"plans that ask": 0, "plan runs ended": 0}
-    return {**waiting, **faulty, **runs, **plans, "webhook backlog": 1, "dead letters": 2}
+    return {**waiting, **faulty, **runs, **plans, "webhook backlog": 1, "failed deliveries": 2}
 
 
 def test_each_state_leads_to_so_many_rows(admin_client, busy):

@@ -21,14 +21,20 @@ MOVING = """() => document.getAnimations().filter((one) => one.playState === "ru
   .map((one) => `${one.animationName ?? one.transitionProperty} of ${one.effect.target.className}`)"""
 
 
-def axe(page, options=RULES, besides=()):
-    """Violations. Frames are sandboxed, so axe cannot look inside: their names and sizes are checked from outside."""
+def axe(page, options=RULES, besides=(), impacts=()):
+    """Violations, of these impacts if any are given. Frames are sandboxed, so axe cannot look inside: their names and
+    sizes are checked from outside.
+    """
     if not page.evaluate("Boolean(globalThis.axe)"):
         page.evaluate(SCRIPT)
     told = {**options, "resultTypes": ["violations"]}
     run = "async ([context, options]) => (await axe.run(context, options)).violations"
     found = page.evaluate(run, [{"exclude": [[one] for one in ("iframe", *besides)]}, told])
-    return [(one["id"], [(node["html"][:200], node["failureSummary"][:300]) for node in one["nodes"]]) for one in found]
+    return [
+        (one["id"], [(node["html"][:200], node["failureSummary"][:300]) for node in one["nodes"]])
+        for one in found
+        if not impacts or one["impact"] in impacts
+    ]
 
 
 def test_every_page_passes_axe_and_fits(open_browser, ada, complaints):

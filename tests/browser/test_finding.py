@@ -17,7 +17,7 @@ def test_search_finds_everything_also_offline(page, complaints):
     live(page)
     script = Held(page, "**/shell/palette.*.js")
     page.keyboard.press("Control+k")
-    field = page.get_by_role("combobox", name="Search sessions, messages and agents")
+    field = page.get_by_role("combobox", name="Search sessions, messages, agents, people or an id")
     page.keyboard.type("title zanz")  # before its script has loaded
     script.let_go()
     expect(chosen(page)).to_contain_text("Zanzibar is a")
@@ -27,6 +27,15 @@ def test_search_finds_everything_also_offline(page, complaints):
     page.keyboard.press("ArrowUp")  # to the last
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(rf"/sessions/{key}#m-\d+$"))
+
+    # An id leads to what has it
+    page.keyboard.press("Control+k")
+    page.keyboard.type(key[:8])
+    named = page.get_by_role("group", name="With this id").get_by_role("option")
+    expect(named).to_have_count(1)
+    expect(named).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/sessions/{key}")
 
     # Offline, search uses local data, does not claim that nothing exists, and restores the focus
     page.goto("/agents")

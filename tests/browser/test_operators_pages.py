@@ -1,11 +1,13 @@
-"""Operators' pages obey their CSP, fit, and work."""
+"""Operators' pages obey their CSP, fit, pass axe, and work."""
 
 import itertools
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import WIDE
 from tests.browser.doing import until, wait
+from tests.browser.test_accessibility import axe
 
 FITS = "() => document.documentElement.scrollWidth <= innerWidth"
 
@@ -27,6 +29,67 @@ def test_operators_pages_obey_the_policy_and_fit(open_browser, ada, operator):
         page.goto(f"/admin{address}")
         expect(page.locator("h1").first).to_be_visible()
         fits(page)
+
+
+COLORS = {"runOnly": ["color-contrast"]}  # what depends on the theme
+GRAVE = ("serious", "critical")
+COVERED = """() => [...document.querySelectorAll("#content :is(a, button, select, textarea, input:not([type=hidden]))")]
+  .filter((one) => one.checkVisibility({ opacityProperty: true, visibilityProperty: true })).filter((one) => {
+    one.focus();
+    const { left, top, width, height } = one.getBoundingClientRect();
+    const seen = document.elementFromPoint(left + width / 2, top + height / 2);
+    return seen?.closest("#submit-row") && !one.closest("#submit-row");
+  }).map((one) => one.outerHTML.slice(0, 200))"""
+
+
+def check(page, address):
+    """Nothing that axe calls serious in either theme, and the bar that saves covers no field that has the focus."""
+    page.goto(f"/admin{address}")
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    expect(page.get_by_role("link", name="Back to Parley")).to_be_visible()
+    found = axe(page, {}, impacts=GRAVE)
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    return [*found, *axe(page, COLORS), *page.evaluate(COVERED)]
+
+
+def test_operators_pages_are_accessible(open_browser, ada, operator):
+    _, task = ada.begin("echo", "hi")
+    page = open_browser(storage_state=operator.state).new_page()
+    kinds = ("/", "/analytics/", "/record/task/", f"/record/task/{task}/change/", "/agents/agent/add/")
+    widgets = ("/limits/limit/add/", "/accounts/apikey/add/", "/auth/group/add/", "/payments/paymentbudget/add/")
+    found = {address: check(page, address) for address in (*kinds, *widgets)}
+    assert {address: problems for address, problems in found.items() if problems} == {}
+
+
+@pytest.mark.slow("one page of each kind is enough")
+def test_all_lists_and_forms_of_operators_are_accessible(open_browser, ada, operator):
+    ada.begin("trip", "A trip")
+    page = open_browser(storage_state=operator.state).new_page()
+    page.goto("/admin/")
+    lists = page.locator("#nav-sidebar a[href^='/admin/'], nav a[href^='/admin/']")
+    addresses = {link.get_attribute("href").removeprefix("/admin") for link in lists.all()}
+    for address in sorted(addresses):
+        page.goto(f"/admin{address}")
+        forms = page.locator("#result_list tbody a[href*='/change/'], a[href$='/add/']")
+        addresses |= {link.get_attribute("href").removeprefix("/admin") for link in forms.all()[:2]}
+    found = {address: check(page, address) for address in sorted(addresses)}
+    assert {address: problems for address, problems in found.items() if problems} == {}
+
+
+def test_theme_is_one_for_parley_and_admin(open_browser, operator):
+    page = open_browser(storage_state=operator.state, color_scheme="light").new_page()
+    page.goto("/admin/")
+    page.locator("[x-on\\:click*=openUserLinks]").last.click()
+    with page.expect_response("**/settings/appearance/theme"):
+        page.get_by_role("button", name="Dark").click()
+    expect(page.locator("html")).to_have_class("dark")
+    page.get_by_role("link", name="Back to Parley").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.locator(".sidebar [popovertarget=account]").click()
+    with page.expect_response("**/settings/appearance/theme"):
+        page.get_by_role("button", name="Light theme").click()
+    page.goto("/admin/")
+    expect(page.locator("html")).not_to_have_class("dark")
 
 
 def test_dashboard_is_live_and_leads_to_failures(open_browser, ada, operator):

@@ -94,6 +94,9 @@ def test_an_ended_run_is_repeated_for_its_owner(admin_client, run, ada):
     press(admin_client, run, "again", step="first")
     assert "was not repeated" in told(admin_client, run)
     press(admin_client, run, "cancel")
+    assert f'hx-get="{page_of(run, "again")}?step=first"' not in admin_client.get(page_of(run)).text
+    Step.objects.filter(run=run, key="first").update(state="failed")
+    assert f'hx-get="{page_of(run, "again")}?step=first"' in admin_client.get(page_of(run)).text
     press(admin_client, run, "again", step="second")
     again = Task.objects.exclude(pk=run.pk).get(agent=run.task.agent)
     assert again.owner == ada, "it is still its owner's"

@@ -101,6 +101,10 @@ def test_ended_run_shows_files_and_where_to_restart(ada_browser, ada, two, run_p
     [file] = re.findall(r'href="([^"]+)" id="download-', page.text)
     assert ada_browser.get(file).text == "a,b"
     assert page.context["restart_steps"] == [("first", "The first"), ("second", "The second")]
+    assert page.context["restart_from"] == "second", "the first that was not done"
+    from_here = f"/plans/runs/{task.pk}?from=first#again-title"
+    assert page.text.count(f'href="{from_here}"') == 2, "at the step that is done, in the picture and in the table"
+    assert ada_browser.get(from_here).context["restart_from"] == "first"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin import display
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from unfold.decorators import action
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminSelectWidget
 
+from apps.accounts.models import User
 from apps.agents.definitions import as_yaml
 from apps.agents.models import Agent, AgentVersion
+from apps.agents.pages.agents import choices_of_versions
 from apps.agents.registration import REVERT, VERSIONS
 from apps.agents.versions import side_by_side
+from apps.engine.send import chosen_version
 from apps.operators.actions import ActingAdmin
 from apps.operators.bulk import RowAction
 from parley.faces import cells
 from parley.faces.admin import MenuItem, ReadOnlyAdmin, id_cell, redirect_dialog, related_cell
 from parley.faces.cells import Tone
+
+
+class VersionForm(BaseDialogForm):
+    """A dialog in which operators may choose with which version of an agent something runs again."""
+
+    version = forms.TypedChoiceField(coerce=int, empty_value=None, required=False, widget=UnfoldAdminSelectWidget)
+
+    def offer_versions(self, agent: Agent) -> None:
+        found = choices_of_versions(cast("User", self.request.user).principal, agent)
+        if not found:
+            del self.fields["version"]
+            return
+        numbers = [(one.number, f"Version {one.number}") for one in found if one.pk != agent.current_version_id]
+        cast("forms.ChoiceField", self.fields["version"]).choices = [("", "The current one"), *numbers]
+
+    def chosen_version(self, agent: Agent) -> AgentVersion | None:
+        """Raises InvalidFields."""
+        return chosen_version(cast("User", self.request.user).principal, agent, self.cleaned_data.get("version"))
 
 
 @admin.register(AgentVersion)

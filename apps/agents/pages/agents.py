@@ -24,6 +24,7 @@ from apps.accounts.requests import authentication
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion, in_words
 from apps.agents.pages.mcp_clients import connections
+from apps.agents.registration import choosable_versions
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.credentials.pages import credentials
 from apps.health import monitoring
@@ -44,6 +45,7 @@ from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS
 from parley.faces import charts
 from parley.faces.cells import duration
 
+MOST_VERSIONS = 50  # to choose from
 MOST_RECENT = 5  # sessions and versions on an agent's page
 
 
@@ -254,9 +256,15 @@ def last_used(principal: Principal) -> dict[int, float]:
     return {agent: last.timestamp() for agent, last in reversed(newest)}
 
 
+def choices_of_versions(principal: Principal, agent: Agent) -> list[AgentVersion]:
+    """From which the person chooses, newest first; none if there is only one."""
+    found = list(choosable_versions(principal, agent)[:MOST_VERSIONS])
+    return found if len(found) > 1 else []
+
+
 def query_text(asked: Mapping[str, str]) -> str:
-    """The words that a URL searches for (`q`)."""
-    return asked.get("q", "").replace("\x00", "").strip()[:LONGEST_QUERY]
+    """The words that a URL searches for (`q`). `@echo` names an agent."""
+    return asked.get("q", "").replace("\x00", "").strip().removeprefix("@")[:LONGEST_QUERY]
 
 
 def _options(agents: list[Agent], values: Callable[[Agent], Iterable[str]], labels: dict[str, str]) -> list[Option]:

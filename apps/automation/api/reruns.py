@@ -19,12 +19,16 @@ from apps.api.shapes import JSON, SessionShape
 from apps.automation import reruns
 from apps.automation.reruns import ComparedTurn
 from apps.conversations.api.sessions import usable_agent
+from apps.engine.send import chosen_version
 from apps.record.execution import Run
 from apps.record.reading.lookup import find_session
 
 
 class Rerunning(Body):
     agent = Line(required=False, help_text="The slug of the agent that answers. By default the session's.")
+    version = serializers.IntegerField(
+        required=False, min_value=1, help_text="The number of its version that answers. By default the current one."
+    )
 
 
 @extend_schema_serializer(component_name="ComparedSide")
@@ -93,7 +97,9 @@ class Reruns(Endpoint):
         asked, key = self.body(Rerunning), self.idempotency_key
         quotas.count_act(self.principal)
         agent = usable_agent(self.principal, asked["agent"]) if "agent" in asked else None
-        made, is_new = reruns.start(self.principal, session, agent, key=key)
+        receiver = agent or find_session(self.principal, session, restore=False).agent
+        version = chosen_version(self.principal, receiver, asked.get("version"))
+        made, is_new = reruns.start(self.principal, session, agent, key=key, version=version)
         headers = {"Location": reverse("api:session", args=[made.pk])}
         shown = shapes.session_json(find_session(self.principal, made.pk))
         return Response(shown, status=201 if is_new else 200, headers=headers)

@@ -30,6 +30,7 @@ from apps.conversations.api.messages import OutgoingMessage, address_message, pa
 from apps.conversations.sessions import commands
 from apps.engine.cancel import CANCEL
 from apps.engine.repeats import was_sent
+from apps.engine.send import chosen_version, run_again
 from apps.engine.turns import approvals, questions
 from apps.engine.turns.output import AGENT_ERROR_MESSAGE
 from apps.plans.person import waiting_for
@@ -40,7 +41,7 @@ from apps.record.content.parts import MAX_TEXT
 from apps.record.execution import Run
 from apps.record.models import INTERRUPTED_STATES, Artifact, Context, Task, TaskQuerySet, TaskState
 from apps.record.reading import lookup
-from apps.record.reading.lookup import find_session, restore_run
+from apps.record.reading.lookup import check_may_use, find_session, restore_run
 from parley import db
 
 NEWEST_FIRST = ("-status_at", "-id")
@@ -89,6 +90,12 @@ class Answering(Body):
     )
 
 
+class RunningAgain(Body):
+    version = serializers.IntegerField(
+        required=False, min_value=1, help_text="The number of the agent's version. By default the current one."
+    )
+
+
 class Tasks(Operations):
     @documented(
         "tasks_list",
@@ -122,8 +129,8 @@ class Tasks(Operations):
             CANCEL.perform(self.principal, lookup.find_task(self.principal, task))
         return self._shown(task)
 
-    def _shown(self, task: uuid.UUID) -> Response:
-        return Response(tasks_json([lookup.find_task(self.principal, task)])[0])
+    def _shown(self, task: uuid.UUID, status: int = 200) -> Response:
+        return Response(tasks_json([lookup.find_task(self.principal, task)])[0], status=status)
 
     @documented(
         "tasks_answer",
@@ -142,6 +149,27 @@ class Tasks(Operations):
         outgoing = await db.run(address_answer, self.principal, task, given, key)
         told = await send_message(self, outgoing, wait=given["wait"])
         return Response(told, status=200 if given["wait"] else 202)
+
+    @documented(
+        "tasks_rerun",
+        "Run a task again",
+        body=RunningAgain,
+        answers={200: TaskShape, 201: TaskShape},
+        refuses=[409],
+        keyed=True,
+    )
+    def rerun(self, request: Request, task: uuid.UUID) -> Response:
+        """This sends the task's first message again, as a new task in the same session that references the old one.
+
+        A repeated request with the same `Idempotency-Key` returns the same task with status 200.
+        """
+        asked, key = self.body(RunningAgain), self.idempotency_key
+        quotas.count_act(self.principal)
+        earlier = lookup.find_task(self.principal, task)
+        check_may_use(self.principal, earlier.agent)
+        version = chosen_version(self.principal, earlier.agent, asked.get("version"))
+        receipt = run_again(earlier, key, caller=self.principal, version=version)
+        return self._shown(receipt.task, 200 if receipt.repeated else 201)
 
     @documented("tasks_feedback", "Rate a task", body=Rating, answers=Rated)
     def feedback(self, request: Request, task: uuid.UUID) -> Response:
@@ -339,6 +367,7 @@ urlpatterns = [
     path("tasks/<uuid:task>", Tasks.at(get="retrieve"), name="task"),
     path("tasks/<uuid:task>/cancel", Tasks.at(post="cancel"), name="cancel"),
     path("tasks/<uuid:task>/answer", Tasks.at(post="answer"), name="answer"),
+    path("tasks/<uuid:task>/rerun", Tasks.at(post="rerun"), name="task-rerun"),
     path("tasks/<uuid:task>/feedback", Tasks.at(post="feedback"), name="feedback"),
     path("approvals", Approvals.at(get="list"), name="approvals"),
     path("approvals/<uuid:task>", Approvals.at(post="decide"), name="decide"),

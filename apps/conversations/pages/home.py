@@ -13,7 +13,7 @@ from django.shortcuts import render
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.agents.pages.agents import last_used, suggested_agents
+from apps.agents.pages.agents import last_used
 from apps.agents.search import default_among, find_agents
 from apps.conversations.sessions import marks
 from apps.installation import current
@@ -80,13 +80,6 @@ def _beginning(principal: Principal, slug: str) -> dict[str, Any]:
         "suggestions": starters_of(named) if named else suggested_messages(agents),
         "problem": problem,
     }
-
-
-@reader_view
-def palette(request: HttpRequest) -> HttpResponse:
-    """The agents that match `?q=`; without it all agents, the last used first."""
-    found = suggested_agents(principal_of(request), request.GET)
-    return render(request, "web/_agent_options.html", {"agents": found})
 
 
 def chosen_agent(agents: list[Agent], last_used: Mapping[int, float]) -> Agent | None:

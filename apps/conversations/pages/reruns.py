@@ -12,11 +12,12 @@ from django.views.decorators.http import require_http_methods
 from apps.accounts.principals import Principal
 from apps.accounts.requests import quotas
 from apps.agents.models import Agent
-from apps.agents.pages.agents import suggested_agents
+from apps.agents.pages.agents import choices_of_versions, suggested_agents
 from apps.automation import reruns
+from apps.engine.send import chosen_version
 from apps.record.error_table import codes_of
 from apps.record.errors import ContextNotFound, Refusal
-from apps.web.shell import page, principal_of, reader_view, session_or_404
+from apps.web.shell import page, parse_index, principal_of, reader_view, session_or_404
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -27,8 +28,10 @@ def rerun(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     if request.method == "POST":
         try:
             quotas.count_act(principal)
-            agent = Agent.objects.find(principal, request.POST.get("agent") or context.agent.slug)
-            made, _ = reruns.start(principal, session, agent, key=request.POST.get("key", ""))
+            slug, _, number = request.POST.get("agent", "").partition(":")
+            agent = Agent.objects.find(principal, slug or context.agent.slug)
+            version = chosen_version(principal, agent, parse_index(number))
+            made, _ = reruns.start(principal, session, agent, key=request.POST.get("key", ""), version=version)
             return redirect("web:rerun", made.pk)
         except (Refusal, quotas.QuotaExceeded) as refusal:
             problem, status = str(refusal), codes_of(type(refusal)).http
@@ -39,6 +42,7 @@ def rerun(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
         session=context,
         comparison=_comparison_of(principal, session),
         agents=listed if context.agent in listed else [context.agent, *listed],
+        versions=choices_of_versions(principal, context.agent),
         problem=problem,
         key=uuid.uuid4(),
     )

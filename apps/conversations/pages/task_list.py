@@ -88,9 +88,13 @@ def tasks(request: HttpRequest) -> HttpResponse:
 
 def begun_by(principal: Principal) -> TaskQuerySet:
     """The person's own tasks, not those that agents gave to agents; each with the parts of its first message."""
-    first = Message.objects.filter(task=OuterRef("pk"), role=Message.Role.USER).order_by("index")
     own = Task.objects.of(principal).filter(parent=None).select_related("agent", "context")
-    return own.annotate(opening=Subquery(first.values("parts")[:1])).order_by("-status_at", "-pk")
+    return with_opening(own).order_by("-status_at", "-pk")
+
+
+def with_opening(tasks: TaskQuerySet) -> TaskQuerySet:
+    first = Message.objects.filter(task=OuterRef("pk"), role=Message.Role.USER).order_by("index")
+    return tasks.annotate(opening=Subquery(first.values("parts")[:1]))
 
 
 def after(tasks: TaskQuerySet, place: str) -> TaskQuerySet:

@@ -22,8 +22,9 @@ from django.utils.text import Truncator
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.agents.pages.agents import curl_command, tracebacks
+from apps.agents.pages.agents import choices_of_versions, curl_command, tracebacks
 from apps.conversations.pages.session.messages import task_ids
+from apps.engine.send import repetitions
 from apps.plans.pages import plan_context
 from apps.record import lineage, wire
 from apps.record.content.parts import words_of
@@ -160,16 +161,23 @@ def _task(request: HttpRequest, key: uuid.UUID) -> Task:
 def _status_context(request: HttpRequest, task: Task) -> dict[str, Any]:
     shown = timeline_of(task, timezone.now())
     newest = Event.objects.filter(task=task).order_by("-index").values_list("index", flat=True).first() or 0
+    principal = principal_of(request)
+    earlier, later = repetitions(Task.objects.visible_to(principal), task)
+    may_be_sent_to = task.agent.is_open_to(principal)
+    is_own = task.is_finished and task.context.agent_id == task.agent_id  # the session's agent gets what is sent again
     return {
         "task": task,
         "timeline": shown,
         "version": shown.version,
-        "seen": f"{newest}-{len(shown.runs)}-{task.state}",
+        "seen": f"{newest}-{len(shown.runs)}-{task.state}-{len(later)}",
         "newest": newest,
         "moves": any(run.state in ("queued", "running") for run in shown.runs),
         "is_over": task.is_finished,
         "waits": TaskState(task.state).is_interrupted,
-        "may_be_sent_to": task.agent.is_open_to(principal_of(request)),
+        "may_be_sent_to": may_be_sent_to,
+        "versions": choices_of_versions(principal, task.agent) if may_be_sent_to and is_own else [],
+        "repeats": earlier,
+        "repeated_by": later,
         "tracebacks": tracebacks(request, task.agent, shown.runs),
     }
 

@@ -5,6 +5,7 @@ from django.urls import path
 from apps.conversations.pages import (
     approvals,
     artifacts,
+    finding,
     home,
     inbox,
     mcp_apps,
@@ -38,7 +39,7 @@ urlpatterns = [
     path("sessions/<uuid:session>/allowed-tools", approvals.allowed_tools, name="allowed-tools"),
     path("sessions/<uuid:session>/again", sending.retry_task, name="again"),
     path("sessions/<uuid:session>/messages/<int:index>/<int:number>", artifacts.message_file, name="message-file"),
-    path("find", home.palette, name="palette"),
+    path("find", finding.palette, name="palette"),
     path(APP, mcp_apps.app_frame, name="app"),
     path(f"{APP}/result", mcp_apps.app_result, name="app-result"),
     path(f"{APP}/calls", mcp_apps.call_by_app, name="app-calls"),

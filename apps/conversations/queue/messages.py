@@ -20,7 +20,7 @@ from django.db.models import QuerySet
 
 from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.conversations.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
 from apps.engine import send
 from apps.engine.repeats import Sent, sent_before
@@ -102,11 +102,13 @@ def enqueue(
     message: JSON,
     *,
     is_answer: bool = False,
+    version: AgentVersion | None = None,
     most: int = MAX_QUEUED,
 ) -> bool:
     """Queue a message (see `composing`) for the session; False if it was queued or sent before.
 
-    An answer is sent when the agent asks, but decides about no tool call. `most`: how many may wait.
+    An answer is sent when the agent asks, but decides about no tool call. `version`: of the session's agent, for a
+    new task. `most`: how many may wait.
     Raises QueueFull, KeyUsed, ContextNotFound, ReadOnlySession; then
     nothing was stored.
     """
@@ -126,8 +128,8 @@ def enqueue(
         if sent_before(principal, context, {**stored, "messageId": key}):
             return False
         _check_room(context, most)
-        whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE], "is_answer": is_answer}
-        QueuedMessage.objects.create(context=context, message_id=key, message=stored, **whose)
+        how = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE], "is_answer": is_answer}
+        QueuedMessage.objects.create(context=context, message_id=key, message=stored, version=version, **how)
         blobs.count_uses(context.workspace_id, stored["parts"])
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
     return True
@@ -264,10 +266,17 @@ async def _send_claimed(claimed: ClaimedMessage) -> Sent:
     await db.run(_check_agent, claimed)
     delete = partial(delete_with_record, claimed)
     index = claimed.task.status_event if claimed.task and claimed.row.is_answer else None
-    how: JSON = {"extra_writes": delete, "question_index": index}
+    chosen = claimed.row.version_id
+    version = await db.run(_version_of, claimed.agent, chosen) if chosen else None
+    how: JSON = {"extra_writes": delete, "question_index": index, "version": version}
     sent = await send.send(claimed.principal, claimed.agent, claimed.message, **how)
     await db.run(delete_sent, claimed)  # unless it was deleted with the record
     return sent
+
+
+def _version_of(agent: Agent, key: uuid.UUID) -> AgentVersion | None:
+    """None if it is another agent's: the session has switched its own."""
+    return AgentVersion.objects.filter(pk=key, agent=agent).first()
 
 
 def _check_agent(claimed: ClaimedMessage) -> None:

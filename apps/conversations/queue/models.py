@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.agents.models import AgentVersion
 from apps.record.execution import MAX_LANE
 from apps.record.models import UNFINISHED_STATES, Context, Task, TaskState
 
@@ -74,6 +75,15 @@ class QueuedMessage(models.Model):
     )
     is_answer = models.BooleanField(
         default=False, db_default=False, help_text="Of a rerun: to the agent's question. It goes away if none comes."
+    )
+    version = models.ForeignKey(
+        AgentVersion,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        db_index=False,
+        related_name="+",
+        help_text="Of a rerun: that the agent uses. Empty: the current one.",
     )
     problem = models.TextField(blank=True, help_text="Why it could not be sent, for people.")
     claimed_until = models.DateTimeField(null=True, blank=True, help_text="Until when somebody is sending it.")

@@ -100,7 +100,7 @@ def _runs() -> list[Tile]:
 def _deliveries() -> list[Tile]:
     """Each state has an index of its own."""
     found = []
-    for state, title in ((Delivery.State.WAITING, "webhook backlog"), (Delivery.State.DEAD, "dead letters")):
+    for state, title in ((Delivery.State.WAITING, "webhook backlog"), (Delivery.State.DEAD, "failed deliveries")):
         rows = Delivery.objects.filter(state__any_of=(state,))
         number = counted(rows, Delivery, state__exact=state)
         oldest = _oldest(rows, "pk", "created_at") if state == Delivery.State.WAITING else ""

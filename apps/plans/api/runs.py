@@ -28,7 +28,7 @@ from apps.api.shapes import JSON, TaskShape, artifact_key, parts_json, question_
 from apps.conversations.api.messages import parts_field
 from apps.conversations.api.tasks import tasks_json
 from apps.engine.accept import Receipt
-from apps.engine.send import wait_until_settled
+from apps.engine.send import chosen_version, wait_until_settled
 from apps.limits import current as limits
 from apps.plans import person, registry
 from apps.plans.api.plans import PICTURE, picture
@@ -76,6 +76,9 @@ class RunPlanAgain(Body):
         required=False,
         max_length=63,
         help_text="The key of the step from which to run again. By default the first step that is not done.",
+    )
+    version = serializers.IntegerField(
+        required=False, min_value=1, help_text="The number of the plan's version. By default the current one."
     )
 
 
@@ -248,12 +251,14 @@ class PlanRuns(ResourceViewSet):
         keyed=True,
     )
     def again(self, request: Request, run: uuid.UUID) -> Response:
-        """This starts a new run of the plan's current version. The new run keeps results that depend neither on
-        that step nor on a step that was not done.
+        """This starts a new run of the plan, by default of its current version. The new run keeps results that depend
+        neither on that step nor on a step that was not done.
         """
         asked, key = self.body(RunPlanAgain), self.idempotency_key
         quotas.count_act(self.principal)
-        return self.started(runs.rerun(self.principal, self.find(run=run), asked.get("step", ""), key=key))
+        earlier = self.find(run=run)
+        version = chosen_version(self.principal, earlier.task.agent, asked.get("version"))
+        return self.started(runs.rerun(self.principal, earlier, asked.get("step", ""), key=key, version=version))
 
     def started(self, receipt: Receipt) -> Response:
         told = whole_run_json(runs.find_run(self.principal, receipt.task))

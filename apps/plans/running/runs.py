@@ -331,11 +331,13 @@ def restart_steps(run: PlanRun) -> list[tuple[str, str]]:
     return [(key, plan.title_of(key)) for key in plan.definition.steps]
 
 
-def rerun(principal: Principal, run: PlanRun, from_step: str = "", *, key: str = "") -> Receipt:
+def rerun(
+    principal: Principal, run: PlanRun, from_step: str = "", *, key: str = "", version: AgentVersion | None = None
+) -> Receipt:
     """Run the plan again from a step, as a new task that keeps the results of steps that do not need that one.
 
     Without a step, from the first that was not done. The message's metadata names the earlier run. `key` is the
-    messageId (see `claim_key`). Synchronous. Raises errors.Refusal.
+    messageId (see `claim_key`). `version`: of the plan; by default the current one. Synchronous. Raises errors.Refusal.
     """
     if not run.has_begun:
         raise NotBegun
@@ -343,7 +345,8 @@ def rerun(principal: Principal, run: PlanRun, from_step: str = "", *, key: str =
     agent = Agent.objects.find_or_none(principal, earlier.task.agent.slug) if earlier else None
     if earlier is None or agent is None or agent.current_version_id is None:
         raise UnsupportedOperation("This run does not exist, or you may not run its plan.")
-    plan, from_step = plan_at(agent.current_version_id), from_step or first_unfinished_step(earlier)
+    plan = plan_at(version.pk if version else agent.current_version_id)
+    from_step = from_step or first_unfinished_step(earlier)
     try:
         check_rerun(plan, earlier, from_step)
     except AgentFailure as failure:
@@ -356,7 +359,7 @@ def rerun(principal: Principal, run: PlanRun, from_step: str = "", *, key: str =
         metadata={RERUN: {"continues": str(earlier.pk), "from": from_step}},
     )
     claim = claim_key(principal, agent, message["messageId"])
-    return accept_and_publish(principal, agent, message, extra_writes=claim)
+    return accept_and_publish(principal, agent, message, extra_writes=claim, version=version, repeats=earlier.pk)
 
 
 def visible_runs(principal: Principal) -> QuerySet[Task]:

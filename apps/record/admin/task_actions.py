@@ -18,6 +18,7 @@ from unfold.widgets import (
 )
 
 from apps.accounts.resources import NotNeeded
+from apps.agents.admin.versions import VersionForm
 from apps.engine.claim import give_back
 from apps.engine.send import accept_and_publish, run_again
 from apps.engine.turns.delegation import principal_of
@@ -105,6 +106,24 @@ GIVE_RUN_BACK = register(
         is_offered=lambda run: run.state == Run.State.RUNNING,
     )
 )
+
+
+class RunVersionForm(VersionForm):
+    """The version with which a task runs again."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.task = Task.objects.select_related(*OF_TASK).filter(pk=self.object_id).first()
+        if self.task is not None:
+            self.offer_versions(self.task.agent)
+
+
+RUN_VERSION_DIALOG: Any = {
+    "title": "Run this task again with another version?",
+    "description": RUN_AGAIN.effect,
+    "form_submit_text": "Run again",
+    "form_class": RunVersionForm,
+}
 
 
 class AnswerForm(BaseDialogForm):

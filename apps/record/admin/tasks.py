@@ -9,17 +9,29 @@ from django.contrib.admin import display
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import path, reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.decorators import action
 
 from apps.accounts.models import User, Workspace
 from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import is_revertible
+from apps.engine.accept import REPEATS
 from apps.engine.cancel import CANCEL, TASKS
+from apps.engine.send import repetitions, run_again
 from apps.operators import columns
 from apps.operators.dashboard.filters import OF_RUNS, OF_TASKS
 from apps.operators.documents import json_panel, json_response, run_document, task_document
 from apps.operators.panels import LiveAdmin, may_view
-from apps.record.admin.task_actions import ANSWER_DIALOG, GIVE_BACK, GIVE_RUN_BACK, RUN_AGAIN, AnswerForm
+from apps.record.admin.task_actions import (
+    ANSWER_DIALOG,
+    GIVE_BACK,
+    GIVE_RUN_BACK,
+    RUN_AGAIN,
+    RUN_VERSION_DIALOG,
+    AnswerForm,
+    RunVersionForm,
+)
 from apps.record.errors import Refusal
 from apps.record.execution import Run
 from apps.record.models import FAULTY_STATES, UNFINISHED_STATES, Artifact, Context, Message, Task, TaskState
@@ -82,12 +94,13 @@ class TaskAdmin(DocumentAdmin):
         "parent__id__exact": ("children of", Task),
     }
     fields = (
-        id_cell("pk"), "created_at", "refines", key_cell(Task, "parent_id", "parent"), "plan", "workspace",
+        id_cell("pk"), "created_at", "refines", "runs_again", "ran_again",
+        key_cell(Task, "parent_id", "parent"), "plan", "workspace",
         count_cell("children", Task, "parent__id__exact", lambda task: task.children.count()), "language_models",
         *map(columns.content_cell, ("slot", "status_message", "metadata")),
     )  # fmt: skip
     export_fields = ("agent__slug", "owner__email")
-    actions_detail = ("answer",)
+    actions_detail = ("answer", "run_version")
 
     @action(description="Answer", permissions=["operate"], icon="reply", dialog=ANSWER_DIALOG, url_path="answer")
     def answer(self, request: HttpRequest, form: AnswerForm, object_id: str) -> HttpResponse:
@@ -100,6 +113,33 @@ class TaskAdmin(DocumentAdmin):
             self.log_change(request, task, said)
             messages.success(request, said)
         return redirect_dialog(Task, object_id)
+
+    @action(
+        description="Run another version",
+        permissions=["operate"],
+        icon="history",
+        dialog=RUN_VERSION_DIALOG,
+        url_path="run_version",
+    )
+    def run_version(self, request: HttpRequest, form: RunVersionForm, object_id: str) -> HttpResponse:
+        task = self.get_or_404(request, object_id)
+        try:
+            made = run_again(task, version=form.chosen_version(task.agent)).task
+        except Refusal as refusal:
+            messages.error(request, str(refusal))
+        else:
+            self.log_change(request, task, f"Runs again as task {made}.")
+            messages.success(request, format_html("Running again as task {}.", cells.row_link(Task, made)))
+        return redirect_dialog(Task, object_id)
+
+    @display(description="runs again")
+    def runs_again(self, task: Task) -> SafeString:
+        return cells.row_link(Task, task.metadata.get(REPEATS))
+
+    @display(description="ran again as")
+    def ran_again(self, task: Task) -> SafeString:
+        _, later = repetitions(Task.objects.all(), task)
+        return cells.lines(format_html("{} {}", columns.task_state(one), cells.row_link(Task, one.pk)) for one in later)
 
     @display(description="refines")
     def refines(self, task: Task) -> SafeString:
@@ -123,6 +163,8 @@ class TaskAdmin(DocumentAdmin):
         return task_document(row, with_messages=may_view(viewer, Message), with_artifacts=may_view(viewer, Artifact))
 
     def is_offered(self, action: str, row: Task) -> bool:
+        if action == "run_version":
+            return is_revertible(row.agent) and row.agent.versions.count() > 1
         return row.state == TaskState.INPUT_REQUIRED if action == "answer" else super().is_offered(action, row)
 
 

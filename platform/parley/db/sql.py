@@ -84,6 +84,25 @@ class AnyOf(models.Lookup):
         return f"{column} IN ({literals})", tuple(parameters)
 
 
+@models.CharField.register_lookup
+class Begins(models.Lookup):
+    """`artifact_id__begins="3f2a"`: as `startswith`, by an index in both databases. PostgreSQL needs a
+    `varchar_pattern_ops` index. Raises ValueError for other characters than letters, digits and hyphens.
+    """
+
+    lookup_name = "begins"
+
+    def get_prep_lookup(self) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9-]*", self.rhs):
+            raise ValueError(f"begins takes letters, digits and hyphens, not {self.rhs}.")
+        return str(self.rhs)
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[str | int, ...]]:
+        column, parameters = self.process_lhs(compiler, connection)
+        form, any_rest = ("GLOB", "*") if connection.vendor == "sqlite" else ("LIKE", "%")
+        return f"{column} {form} %s", (*parameters, f"{self.rhs}{any_rest}")
+
+
 class Query[T]:
     """A SELECT whose rows become model instances.
 

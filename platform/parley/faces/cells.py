@@ -124,7 +124,7 @@ def row_link(model: type[Model], pk: object) -> SafeString:
 def json_block(value: Any) -> SafeString:
     if value in (None, {}, [], ""):
         return NOTHING
-    return format_html('<pre class="structure">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False))
+    return format_html('<pre class="structure" tabindex="0">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def judged(text: str, is_better: bool) -> SafeString:

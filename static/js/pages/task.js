@@ -61,7 +61,8 @@ async function stopped(task) {
 /** A retry has the same id, so it is not sent twice. */
 async function sentAgain(address, { dataset }) {
   dataset.message ??= uuid();
-  const { session } = await post(address, { message: dataset.message, task: dataset.task }, LOST);
+  const version = $("again-version")?.value ?? "";
+  const { session } = await post(address, { message: dataset.message, task: dataset.task, version }, LOST);
   delete dataset.message;
   return session;
 }

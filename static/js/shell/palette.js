@@ -1,16 +1,16 @@
-// The palette: finds sessions by title at once, then agents and messages from the server. The same dialog chooses the agent of a
-// new session: the page hears "agent-chosen".
+// The palette: finds sessions by title at once, then what the server finds by ids and words. The same dialog chooses the agent of
+// a new session: the page hears "agent-chosen".
 import { Store, sync } from "../client/sync.js";
 import { takes } from "../compose/intake.js";
 import { h, icon } from "../dom.js";
 import { shortTime } from "../format.js";
 import { api, Unreachable } from "../requests.js";
-import { agentsFor } from "./agents.js";
+import { agentsFor, foundFor } from "./agents.js";
 
 const PATIENCE = 160; // ms to wait for further typing
 const MOST = 7; // of each kind
 const MODES = {
-  find: { name: "Search", asks: "Search sessions, messages and agents", look: find, without: "Only sessions known to this browser are listed." },
+  find: { name: "Search", asks: "Search sessions, messages, agents, people or an id", look: find, without: "Only sessions known to this browser are listed." },
   agents: { name: "Choose an agent", asks: "Search agents by name or skill", look: choose, run: chosen, without: "Try again in a moment." },
 };
 
@@ -122,7 +122,7 @@ class Palette {
   }
 }
 
-// Sessions, messages, agents, pages
+// Sessions, messages, agents, pages, tasks, people, ids
 
 async function find(text, show, signal) {
   const known = () => atOnce(text);
@@ -130,8 +130,9 @@ async function find(text, show, signal) {
   await read();
   show(known(), Boolean(text));
   if (!text) return;
-  const [agents, said] = await Promise.all([agentsFor(text, signal), messagesFor(text, signal)]);
-  show([...known(), { name: "Agents", options: agents.slice(0, 4) }, { name: "Messages and files", options: said }], false);
+  const [found, said] = await Promise.all([foundFor(text, signal), messagesFor(text, signal)]);
+  const [first, rest] = [true, false].map((isFirst) => found.filter((group) => group.isFirst === isFirst));
+  show([...first, ...known(), ...rest, { name: "Messages and files", options: said }], false);
 }
 
 function atOnce(text) {

@@ -284,7 +284,7 @@ def test_failed_task_is_sent_again_anew(ada_browser, ada, echo):
     for _ in range(2):
         assert ada_browser.post(f"/sessions/{failed.context}/again", said).status_code == 201
     new = Task.objects.exclude(pk=failed.task).get()
-    assert new.references == []
+    assert (new.references, new.metadata) == ([str(failed.task)], {"repeats": str(failed.task)})
     assert Message.objects.get(task=new).parts == Message.objects.get(task=failed.task, role="user").parts
 
 

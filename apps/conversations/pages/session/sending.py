@@ -25,15 +25,16 @@ from apps.accounts.errors import Kind
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.requests import quotas
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.conversations.pages.session import addressing
 from apps.conversations.queue import messages
 from apps.conversations.queue.messages import QUEUES
 from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions import commands
 from apps.conversations.uploads import resumable
+from apps.engine.accept import Receipt
 from apps.engine.repeats import Sent, sent_before
-from apps.engine.send import send
+from apps.engine.send import chosen_version, run_again, send
 from apps.engine.turns.questions import answer_of, answered_slot, asking_slot, asks_approval
 from apps.record import lineage
 from apps.record.content import parts, schema_forms
@@ -51,7 +52,7 @@ from apps.record.errors import (
     UploadNotFound,
 )
 from apps.record.events import JSON
-from apps.record.models import Context, Message, Task
+from apps.record.models import Context, Task
 from apps.record.reading.lookup import NotYourTask, check_may_use, check_may_write, find_session
 from apps.web.roles import role_refusal
 from apps.web.shell import parse_index, reader_view, session_or_404
@@ -190,10 +191,25 @@ async def _send_once(
 
 @json_action
 async def retry_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """Send a task's first message again, as a new one."""
-    context = await db.run(find_session, principal, session)
-    parts = await db.run(_opening_parts, context, request.POST.get("task", ""))
-    return _created(await _send_once(principal, context, None, compose(parts, key=message_id(request))))
+    """Run a task again with the session's agent, or with the `version` of it that was chosen."""
+    return _created(await db.run(_run_again, request, principal, session))
+
+
+def _run_again(request: HttpRequest, principal: Principal, session: uuid.UUID) -> Receipt:
+    context = find_session(principal, session)
+    task = _named_task(context, request.POST.get("task", ""), past=True)
+    _check_usable(principal, context.agent)
+    version = version_in(request, principal, context.agent)
+    return run_again(task, message_id(request), caller=principal, context=context, version=version)
+
+
+def version_in(request: HttpRequest, principal: Principal, agent: Agent) -> AgentVersion | None:
+    """The version that a form chooses; None for the current one. Raises InvalidParams."""
+    chosen = request.POST.get("version", "")
+    number = parse_index(chosen)
+    if chosen and number is None:
+        raise InvalidParams("Choose one of the listed versions.", "version")
+    return chosen_version(principal, agent, number)
 
 
 def _check_usable(principal: Principal, agent: Agent) -> None:
@@ -214,15 +230,7 @@ def _named_task(context: Context, task: str, *, past: bool = False) -> Task:
     return found
 
 
-def _opening_parts(context: Context, task: str) -> list[JSON]:
-    found = _named_task(context, task, past=True)
-    said = lineage.messages(context).filter(task=found, role=Message.Role.USER).first()
-    if said is None:
-        raise TaskNotFound
-    return list(said.parts)
-
-
-def _created(sent: Sent) -> HttpResponse:
+def _created(sent: Sent | Receipt) -> HttpResponse:
     return JsonResponse({"session": reverse("web:session", args=[sent.context])}, status=HTTPStatus.CREATED)
 
 
