@@ -179,7 +179,7 @@ class Trial:
         return time.monotonic()
 
     def _catch_up(self, followers: list[Follower]) -> None:
-        """Wait until followers have heard what the record has, as long as they hear new events; the judge finds who has not."""
+        """Wait until followers have heard what the record has, as long as they hear new events."""
         contexts = self.stage.query()("SELECT id, last_event, owner_id FROM record_context")
         newest = {str(uuid.UUID(str(key))): (last, owner) for key, last, owner in contexts}
         tasks = self.stage.query()("SELECT id, context_id FROM record_task")
