@@ -31,7 +31,7 @@ from faults.stage import Embedded, Services, Stage, standing
 TENANTS = ("alpha", "beta")
 WARM_SECONDS = 8.0
 STUCK_SECONDS = 60.0  # without any change of the record, while something is unfinished
-CATCH_UP_SECONDS = 60.0  # without hearing anything
+CATCH_UP_SECONDS = 60.0  # without hearing anything new
 PROMISED_SECONDS = 30.0  # until everything has ended or asks, on a machine that is not busy
 REPORTS = Path("var/faults")
 LONG_MINUTES = 15.0  # a run of so many minutes has long outages
@@ -179,23 +179,26 @@ class Trial:
         return time.monotonic()
 
     def _catch_up(self, followers: list[Follower]) -> None:
-        """Wait until followers have heard what the record has, as long as they hear; the judge finds who has not."""
+        """Wait until followers have heard what the record has, as long as they hear new events."""
         contexts = self.stage.query()("SELECT id, last_event, owner_id FROM record_context")
         newest = {str(uuid.UUID(str(key))): (last, owner) for key, last, owner in contexts}
         tasks = self.stage.query()("SELECT id, context_id FROM record_task")
         context_of = {str(uuid.UUID(str(task))): str(uuid.UUID(str(context))) for task, context in tasks}
         said_in = {context_of.get(one.task) for one in self.seen.acknowledged}
         for follower in followers:
-            mine = {key: last for key, (last, owner) in newest.items() if owner == follower.tenant.user}
-            heard, changed_at = -1, machine.now()
-            while machine.now() - changed_at < CATCH_UP_SECONDS and any(
-                follower.reached(key) < last
-                for key, last in mine.items()
-                if key in said_in or key in follower.heard.logs
-            ):
-                if len(follower.heard.text) != heard:
-                    heard, changed_at = len(follower.heard.text), machine.now()
-                time.sleep(0.2)
+            needed = {
+                key: last
+                for key, (last, owner) in newest.items()
+                if owner == follower.tenant.user and (key in said_in or key in follower.heard.logs)
+            }
+            reached, changed_at = -1, machine.now()
+            while machine.now() - changed_at < CATCH_UP_SECONDS:
+                places = {key: follower.reached(key) for key in needed}
+                if all(places[key] >= last for key, last in needed.items()):
+                    break
+                if (so_far := sum(places.values())) != reached:  # what it hears again is no progress
+                    reached, changed_at = so_far, machine.now()
+                time.sleep(0.5)
         for follower in followers:
             follower.stop()
         for follower in followers:
