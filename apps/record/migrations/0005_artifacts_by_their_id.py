@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ('record', '0003_tasks_by_reference'),
+        ('record', '0004_failed_runs_by_reason'),
     ]
 
     operations = [
