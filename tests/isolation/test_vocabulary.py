@@ -38,6 +38,7 @@ WITHOUT = {
     "remote.Peer": OPERATORS,
     "remote.PeerUser": MACHINE,
     "operators.BulkAction": OPERATORS,
+    "operators.FailureGroup": OPERATORS,
     "operators.SavedFilter": OPERATORS,
 }
 """Models that belong to a person or a workspace and need no `visible_to`, and why."""
