@@ -7,7 +7,7 @@ import pytest
 
 from agentkit import Completed, Failed, testing
 from agentkit.adapters.command import agent
-from agentkit.folders import agent_at
+from agentkit.command.folders import agent_at
 
 
 def program(code: str, **options: object):

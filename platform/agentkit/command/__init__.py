@@ -1,6 +1,6 @@
 """The command `agentkit`: begin an agent, try it, test it, serve it.
 
-An agent's folder has an `agent.yaml` (see `agentkit.folders`).
+An agent's folder has an `agent.yaml` (see `agentkit.command.folders`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _serve(asked: argparse.Namespace, *, page: bool = False) -> None:
     try:
         import uvicorn
 
-        from agentkit.folders import agent_at
+        from agentkit.command.folders import agent_at
         from agentkit.serving import LOCAL_HOSTS
     except ModuleNotFoundError as missing:
         raise HandlerError(f'{missing.name} is missing: pip install "parley-agentkit[serve]".') from None
@@ -142,7 +142,7 @@ def _dev(asked: argparse.Namespace) -> None:
 
 def application() -> Any:
     """What uvicorn serves, by the environment; called again after a file changed."""
-    from agentkit.folders import agent_at
+    from agentkit.command.folders import agent_at
     from agentkit.serving import LOCAL_HOSTS
     from agentkit.serving import application as serve
 
