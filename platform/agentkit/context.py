@@ -245,8 +245,8 @@ class TaskContext(Turn):
         Args:
             name: what happens, for people.
             run: a function, or an async one. One that is not async runs in a thread.
-            key: which one. Give one to steps whose order may differ between attempts; by default, steps of one name
-                are counted.
+            key: which one, in at most 190 characters. Give one to steps whose order may differ between attempts; by
+                default, steps of one name are counted.
 
         Returns:
             The result as it is stored: at most 64 KiB of JSON.
@@ -265,7 +265,7 @@ class TaskContext(Turn):
         """The key of the turn's next step of this name: the same in each attempt."""
         self._steps[name] += 1
         turn = hashlib.sha256(self.message.id.encode()).hexdigest()[:8]
-        return f"{turn} {key or self._steps[name]}"
+        return f"{turn} ={key}" if key else f"{turn} #{self._steps[name]}"
 
     async def call(
         self,

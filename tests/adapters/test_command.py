@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from agentkit import Completed, Failed, testing
+from agentkit import Completed, Failed, raw_part, testing
 from agentkit.adapters.command import agent
 from agentkit.command.folders import agent_at
 
@@ -47,6 +47,23 @@ async def test_programs_do_not_see_the_servers_environment(monkeypatch):
     assert run.text.split() == ["None", "mine"]
 
 
+async def test_links_to_other_files_are_not_delivered():
+    code = "import os; os.symlink('/etc/hostname', os.environ['OUTPUT'] + '/a.txt')"
+    assert (await testing.run(program(code), "hello")).delivered == []
+
+
+async def test_children_that_stay_do_not_hold_the_turn():
+    code = "import subprocess; subprocess.Popen(['sleep', '600']); print('done')"
+    assert (await testing.run(program(code), "hello")).text == "done\n"
+
+
+async def test_odd_names_of_files_are_kept_apart():
+    parts = [raw_part(text.encode(), name) for text, name in (("1", "a"), ("2", "a"), ("3", ".."), ("4", "n" * 300))]
+    message = testing.user_message({"parts": parts, "role": "ROLE_USER"})
+    code = "import os, pathlib; print(*sorted(one.read_text() for one in pathlib.Path(os.environ['FILES']).iterdir()))"
+    assert (await testing.run(program(code), message)).text == "1 2 3 4\n"
+
+
 async def test_missing_program_is_said():
     run = await testing.run(agent(["./nowhere"]), "hello")
     assert run.said == "The program ./nowhere did not start: No such file or directory."
@@ -66,8 +83,8 @@ async def test_stop_ends_the_program_and_its_children(ignores):
         await asyncio.sleep(0.01)
     work.cancel()
     await asyncio.wait({work})
-    for pid in map(int, recorder.text.split()):
-        assert _is_gone(pid)
+    while not all(map(_is_gone, map(int, recorder.text.split()))):  # noqa: ASYNC110  # the kernel ends the second one
+        await asyncio.sleep(0.01)
 
 
 def _is_gone(pid: int) -> bool:

@@ -16,11 +16,12 @@ from a2a.client.client_factory import ClientFactory
 from a2a.types import a2a_pb2 as a2a
 from pydantic import BaseModel
 
-from agentkit import Artifact, Completed, InputRequired, SkillHandler, TaskContext, agent
+from agentkit import Artifact, Completed, InputRequired, SkillHandler, TaskContext, agent, as_handler
 from agentkit.command import NEW_FILES, main
+from agentkit.command.folders import agent_at
 from agentkit.serving import application
 from agentkit.serving.protocol import Agent
-from agentkit.serving.tasks import ENDED
+from agentkit.serving.tasks import COMPLETED
 from tests.a2a.talking import answer, kinds, request, states, text_of, updates
 from tests.remote.scripted import serving_app
 
@@ -149,11 +150,13 @@ async def test_repeated_message_gets_the_same_task():
         ("SendMessage", sent(parts=[]), -32602),
         ("SendMessage", sent(parts=[{"text": "a", "url": "b"}]), -32602),
         ("SendMessage", sent(metadata=[]), -32602),
+        ("SendMessage", sent(referenceTaskIds=[[]]), -32602),
         ("SendMessage", sent(taskId="unknown"), -32001),
         ("SendMessage", sent() | {"configuration": {"historyLength": -1}}, -32602),
         ("SendMessage", [], -32602),
         ("GetTask", {"id": ["a"]}, -32001),
         ("ListTasks", {"pageSize": 0}, -32602),
+        ("ListTasks", {"pageToken": "9" * 5000}, -32602),
         ("CreateTaskPushNotificationConfig", {}, -32003),
         ("message/send", {}, -32601),
     ],
@@ -166,7 +169,13 @@ async def test_wrong_requests_are_refused(method, params, code):
     assert (said["id"], said["error"]["code"]) == (7, code)
 
 
-@pytest.mark.parametrize("body", ["{", "[]", '{"a": NaN}', '{"a": 1, "a": 2}', "[" * 100_000, '{"jsonrpc": "2.0"}'])
+NO_REQUESTS = [
+    "{", "[]", '{"a": NaN}', '{"a": 1e999}', '{"a": 1, "a": 2}', "[" * 100_000, "[" * 90 + "]" * 90,
+    '{"jsonrpc": "2.0"}', r'{"jsonrpc": "2.0", "method": "a", "id": "\ud800"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", NO_REQUESTS)
 async def test_bodies_that_are_no_requests_are_refused(body):
     with serving_app(application(Travel)) as url:
         async with httpx.AsyncClient() as http:
@@ -184,15 +193,84 @@ async def test_token_and_host_are_checked():
             assert (await http.post(url, json=body, headers={**known, "Host": "evil.example"})).status_code == 400
 
 
-async def test_slow_followers_lose_their_stream_alone():
-    served = Agent(Endless())
-    slow = await served.call("SendStreamingMessage", sent())
-    task = next(iter(served.conversations.by_task.values()))
-    for _ in range(2000):
-        task._tell({"statusUpdate": {}})
-    assert len([one async for one in slow]) <= 1001
-    await task.cancel()
-    assert task.state in ENDED
+async def many(text: str) -> AsyncIterator[str]:
+    """Says a lot at once."""
+    for at in range(3000):
+        yield f"{at} "
+
+
+async def test_fast_agents_lose_nothing_of_their_stream():
+    async with talking(many) as talk:
+        heard = await updates(talk, request("Go on"))
+        assert heard[-1].status_update.status.state == a2a.TASK_STATE_COMPLETED
+        assert sum(one.WhichOneof("payload") == "artifact_update" for one in heard) == 3001
+
+
+async def test_followers_that_do_not_read_are_left_behind(monkeypatch):
+    monkeypatch.setattr("agentkit.serving.tasks.SLOW_SECONDS", 0.0)
+    served = Agent(as_handler(many))
+    stream = await served.call("SendStreamingMessage", sent())
+    (task,) = served.conversations.by_task.values()
+    await task.settled()
+    assert task.state == COMPLETED
+    heard = [one async for one in stream]
+    assert 1 < len(heard) < 3000
+
+
+async def test_late_subscribers_see_the_text_so_far():
+    spoken, go_on = asyncio.Event(), asyncio.Event()
+
+    async def halting(text: str) -> AsyncIterator[str]:
+        yield "one "
+        spoken.set()
+        await go_on.wait()
+        yield "two"
+
+    served = Agent(as_handler(halting))
+    begun = await served.call("SendMessage", sent() | {"configuration": {"returnImmediately": True}})
+    await spoken.wait()
+    late = await served.call("SubscribeToTask", {"id": begun["task"]["id"]})
+    go_on.set()
+    first, *others = [one async for one in late]
+    (known,) = first["task"]["artifacts"]
+    assert known["parts"] == [{"text": "one "}]
+    assert others[0]["artifactUpdate"]["artifact"]["artifactId"] == known["artifactId"]
+    assert others[0]["artifactUpdate"]["append"]
+
+
+async def test_message_that_comes_twice_at_once_runs_once():
+    asked = []
+
+    @agent(response_type="message")
+    async def slowly(text: str) -> str:
+        asked.append(text)
+        await asyncio.sleep(0)
+        return "done"
+
+    served, same = Agent(as_handler(slowly)), sent()
+    first, second = await asyncio.gather(*(served.call("SendMessage", same) for _ in range(2)))
+    assert first == second
+    assert asked == ["hello"]
+
+
+async def test_tasks_of_a_conversation_keep_each_others_memory():
+    go_on = asyncio.Event()
+
+    async def keeper(task: TaskContext) -> InputRequired | str:
+        """Keeps what it is told."""
+        if task.slot is not None:
+            await go_on.wait()
+        task.session.memory[task.message.text] = True
+        return InputRequired("And then?") if task.message.text == "a" else str(sorted(task.session.memory))
+
+    served = Agent(as_handler(keeper))
+    asked = (await served.call("SendMessage", sent("a", contextId="c")))["task"]
+    answered = asyncio.create_task(served.call("SendMessage", sent("b", taskId=asked["id"])))
+    await served.call("SendMessage", sent("c", contextId="c"))
+    go_on.set()
+    await answered
+    last = (await served.call("SendMessage", sent("d", contextId="c")))["task"]
+    assert last["status"]["message"]["parts"] == [{"text": "['a', 'b', 'c', 'd']"}]
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -202,9 +280,10 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_new_agent_passes_its_own_test(tmp_path):
-    assert command("new", "my_agent", cwd=tmp_path).returncode == 0
-    assert {one.name for one in (tmp_path / "my_agent").iterdir()} == set(NEW_FILES)
-    done = command("test", "my_agent", cwd=tmp_path)
+    assert command("new", "none", cwd=tmp_path).returncode == 0
+    assert {one.name for one in (tmp_path / "none").iterdir()} == set(NEW_FILES)
+    assert agent_at(str(tmp_path / "none")).name == "None"
+    done = command("test", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -216,7 +295,7 @@ def test_new_agent_passes_its_own_test(tmp_path):
         (["serve", "."], "either by handler: module:Name, or by command"),
         (["serve", "nowhere"], "has no agent.yaml"),
         (["serve", "no_module:Name"], "cannot be imported"),
-        (["serve", "--host", "0.0.0.0", "."], "AGENTKIT_TOKEN"),
+        (["serve", "--host", "0.0.0.0", "."], "set a token"),
     ],
 )
 def test_mistakes_at_the_command_are_one_line(tmp_path, monkeypatch, capsys, arguments, said):

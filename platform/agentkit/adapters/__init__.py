@@ -9,7 +9,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from agentkit.content.emissions import WholeAnswer
 from agentkit.content.messages import Artifact, Message, data_part, text_part
+from agentkit.context import TaskContext
 from agentkit.handlers import SkillHandler
 from agentkit.outcomes import Completed, InputRequired
 
@@ -47,6 +49,21 @@ def answer_of(output: Any) -> Completed:
     if isinstance(output, str):
         return Completed(output)
     return Completed(artifacts=[Artifact.json("answer", plain(output))])
+
+
+async def ended(task: TaskContext, said: str, output: Any) -> Completed:
+    """The outcome of a turn that streamed `said`, which may be more than its answer."""
+    outcome = answer_of(output)
+    if said and outcome.message is not None and said != outcome.message:
+        await task.say(WholeAnswer(str(outcome.message)))
+    return outcome
+
+
+def keep(memory: dict[str, Any], name: str, conversation: Any) -> None:
+    """Keep a conversation, unless it is too long."""
+    memory.pop(name, None)
+    if len(json.dumps(conversation)) <= MOST_KEPT:
+        memory[name] = conversation
 
 
 def words_of(message: Message) -> str:

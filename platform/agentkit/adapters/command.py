@@ -11,23 +11,27 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import re
 import signal
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from agentkit.adapters import serving, words_of
 from agentkit.content.messages import Artifact, File
 from agentkit.context import TaskContext
 from agentkit.handlers import SkillHandler, Traits
-from agentkit.outcomes import Completed, Failed, Outcome
+from agentkit.outcomes import Completed, Failed, Outcome, Rejected
 
 PIECE = 4096  # bytes that are read at once
 LONGEST_LINE = 2000  # characters of progress
 MOST_LINES = 200  # of progress, in a turn
+LONGEST_NAME = 200  # characters of a file's name
+POLL_SECONDS = 0.05
+READ_SECONDS = 30.0  # for what an ended program has printed
 STOP_SECONDS = 1.0  # for a stopped program to end by itself
 
 
@@ -52,6 +56,8 @@ class CommandAgent(SkillHandler):
         vars(self).update(traits)
 
     async def on_request(self, task: TaskContext) -> Outcome:
+        if any(file.url is not None for file in task.message.files):
+            return Rejected("This agent takes files, not links to files.")
         with tempfile.TemporaryDirectory() as given, tempfile.TemporaryDirectory() as made:
             await asyncio.to_thread(_write, task.message.files, Path(given))
             own = {"FILES": given, "OUTPUT": made, "CONTEXT_ID": task.context_id, "TASK_ID": task.task_id}
@@ -62,10 +68,12 @@ class CommandAgent(SkillHandler):
                 )  # fmt: skip
             except OSError as error:
                 return Failed(f"The program {self.command[0]} did not start: {error.strerror}.", "not_started")
+            lines: deque[str] = deque(maxlen=3)
+            talk = asyncio.gather(_talk(program, task), _progress(program, task, lines))
             try:
-                _, lines = await asyncio.gather(_talk(program, task), _progress(program, task))
-                code = await program.wait()
+                code = await _ended(program, talk)
             finally:
+                talk.cancel()
                 await _end(program)
             if code != 0:
                 why = lines[-1] if lines else f"It ended with the exit code {code}."
@@ -75,11 +83,28 @@ class CommandAgent(SkillHandler):
 
 def _write(files: Sequence[File], folder: Path) -> None:
     for at, file in enumerate(files):
-        (folder / (Path(file.name).name or f"file-{at}")).write_bytes(file.read())
+        name = re.sub(r"[\x00-\x1f]", "", Path(file.name).name)[-LONGEST_NAME:]
+        path = folder / (name if name not in ("", "..") else f"file-{at}")
+        (path if not path.exists() else folder / f"{at}-{path.name}").write_bytes(file.read())
 
 
 def _read(folder: Path) -> list[Artifact]:
-    return [Artifact.file(path) for path in sorted(folder.iterdir()) if path.is_file()]
+    files = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink())
+    return [Artifact.file(path) for path in files]
+
+
+async def _ended(program: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -> int:
+    """The exit code, once all is read. Children that keep its output open are ended with it."""
+    while program.returncode is None and not talk.done():  # `wait()` waits for the output's end, too
+        await asyncio.wait({talk}, timeout=POLL_SECONDS)
+    if program.returncode is None:
+        await talk
+        return await program.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)
+    if (await asyncio.wait({talk}, timeout=READ_SECONDS))[0]:
+        talk.result()
+    return program.returncode
 
 
 async def _talk(program: asyncio.subprocess.Process, task: TaskContext) -> None:
@@ -96,20 +121,19 @@ async def _talk(program: asyncio.subprocess.Process, task: TaskContext) -> None:
         await task.token(said)
 
 
-async def _progress(program: asyncio.subprocess.Process, task: TaskContext) -> deque[str]:
-    """The newest lines of its standard error, which are progress."""
+async def _progress(program: asyncio.subprocess.Process, task: TaskContext, newest: deque[str]) -> None:
+    """The lines of its standard error are progress."""
     assert program.stderr is not None
-    lines, count, rest = deque[str](maxlen=3), 0, ""
+    text, rest, count = codecs.getincrementaldecoder("utf-8")("replace"), "", 0
     while piece := await program.stderr.read(PIECE):
-        *whole, rest = (rest + piece.decode(errors="replace"))[-PIECE * 4 :].split("\n")
+        *whole, rest = (rest + text.decode(piece))[-PIECE * 4 :].split("\n")
         for line in filter(None, (one.strip()[:LONGEST_LINE] for one in whole)):
-            lines.append(line)
+            newest.append(line)
             count += 1
             if count <= MOST_LINES:
                 await task.progress(line)
     if rest.strip():
-        lines.append(rest.strip()[:LONGEST_LINE])
-    return lines
+        newest.append(rest.strip()[:LONGEST_LINE])
 
 
 async def _end(program: asyncio.subprocess.Process) -> None:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Unpack
+from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from agentkit.adapters import answer_of, plain, serving, words_of
-from agentkit.content.emissions import Emission, Foreign, Progress, Token, ToolCall, ToolResult, Usage, WholeAnswer
+from agentkit.adapters import ended, plain, serving, words_of
+from agentkit.content.emissions import Emission, Foreign, Progress, Token, ToolCall, ToolResult, Usage
 from agentkit.content.messages import Message, data_part, text_part
 from agentkit.context import TaskContext
 from agentkit.handlers import SkillHandler, Traits
@@ -45,7 +46,8 @@ class GraphAgent(SkillHandler):
         vars(self).update(traits)
 
     async def on_request(self, task: TaskContext) -> Completed | InputRequired:
-        thread: Any = {"configurable": {"thread_id": task.context_id}}
+        # With our own saver each turn has its thread, because tasks of one conversation may work side by side.
+        thread: Any = {"configurable": {"thread_id": str(uuid4()) if self.saver else task.context_id}}
         try:
             await self._restore(thread, task.session.memory)
             said = ""
@@ -56,13 +58,10 @@ class GraphAgent(SkillHandler):
             await self._keep(thread, task.session.memory)
             if state.interrupts:
                 return question(state.interrupts[0])
-            ended = answer(state)
-            if said and ended.message is not None and said != ended.message:
-                await task.say(WholeAnswer(str(ended.message)))  # a graph may say more on its way
-            return ended
+            return await ended(task, said, output_of(state))
         finally:
             if self.saver is not None:
-                await self.saver.adelete_thread(task.context_id)
+                await self.saver.adelete_thread(thread["configurable"]["thread_id"])
 
     async def _input(self, thread: Any, task: TaskContext) -> Any:
         """What the graph goes on with: an answer, its unfinished steps after a crash, or the message."""
@@ -147,12 +146,11 @@ def question(interrupt: Interrupt) -> InputRequired:
     return InputRequired([text_part(text or "The agent asks:"), data_part(plain(value))], INTERRUPT, schema)
 
 
-def answer(state: StateSnapshot) -> Completed:
-    """The last message of the state; a state without messages is data."""
-    values = state.values
-    messages = values.get("messages") if isinstance(values, dict) else None
+def output_of(state: StateSnapshot) -> Any:
+    """The text of the last message; a state without messages as it is."""
+    messages = state.values.get("messages") if isinstance(state.values, dict) else None
     last = messages[-1] if messages else None
-    return answer_of(last.text if isinstance(last, AIMessage) else values)
+    return last.text if isinstance(last, AIMessage) else state.values
 
 
 def of_message(message: AnyMessage) -> list[Emission]:

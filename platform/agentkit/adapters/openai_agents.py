@@ -7,7 +7,6 @@ rejects the task, an output guardrail fails it. The items of a conversation are 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import AsyncIterator
 from typing import Any, Unpack
 
@@ -25,16 +24,16 @@ from agents import (
 from agentkit.adapters import (
     APPROVAL,
     APPROVE,
-    MOST_KEPT,
     REFUSED,
-    answer_of,
     approval_question,
     arguments_of,
+    ended,
+    keep,
     plain,
     serving,
     words_of,
 )
-from agentkit.content.emissions import Emission, Progress, Token, ToolCall, ToolResult, Usage, WholeAnswer
+from agentkit.content.emissions import Emission, Progress, Token, ToolCall, ToolResult, Usage
 from agentkit.content.messages import Message
 from agentkit.context import TaskContext
 from agentkit.handlers import SkillHandler, Traits
@@ -78,11 +77,8 @@ class SdkAgent(SkillHandler):
         if run.interruptions:
             task.memory[KEPT] = run.to_state().to_json()
             return approval_question(run.interruptions[0].name or "tool", run.interruptions[0].arguments)
-        _keep(run, task)
-        ended = answer_of(run.final_output)
-        if said and ended.message is not None and said != ended.message:
-            await task.say(WholeAnswer(str(ended.message)))  # it may say more on its way
-        return ended
+        keep(task.session.memory, KEPT, plain(run.to_input_list()))
+        return await ended(task, said, run.final_output)
 
     async def _input(self, task: TaskContext) -> Any:
         """The state that an answer resumes, or the conversation's items with the message."""
@@ -117,13 +113,6 @@ async def _emissions(run: RunResultStreaming) -> AsyncIterator[Emission]:
         elif event.type == "run_item_stream_event" and event.name == "tool_output":
             given = _dict(event.item.raw_item)
             yield ToolResult(str(given.get("call_id")), str(given.get("name") or "tool"), plain(event.item.output))
-
-
-def _keep(run: RunResultStreaming, task: TaskContext) -> None:
-    items = plain(run.to_input_list())
-    task.session.memory.pop(KEPT, None)
-    if len(json.dumps(items)) <= MOST_KEPT:
-        task.session.memory[KEPT] = items
 
 
 def item(message: Message) -> dict[str, Any]:

@@ -6,7 +6,6 @@ asks for its result. The messages of a conversation are kept in its memory.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any, Unpack
 
@@ -40,16 +39,16 @@ from pydantic_ai.run import AgentRunResultEvent
 from agentkit.adapters import (
     APPROVAL,
     APPROVE,
-    MOST_KEPT,
     REFUSED,
-    answer_of,
     approval_question,
     arguments_of,
+    ended,
+    keep,
     plain,
     serving,
     words_of,
 )
-from agentkit.content.emissions import Emission, Token, ToolCall, ToolResult, WholeAnswer
+from agentkit.content.emissions import Emission, Token, ToolCall, ToolResult
 from agentkit.content.messages import File, Message, data_part, text_part
 from agentkit.context import TaskContext
 from agentkit.handlers import SkillHandler, Traits
@@ -92,11 +91,8 @@ class PydanticAgent(SkillHandler):
             task.memory[KEPT] = {"messages": _dumped(result.all_messages()), "answers": {}}
             task.memory[KEPT] |= {"calls": _waiting(result.output)}
             return _question(task.memory[KEPT]["calls"][0])
-        _keep(result, task)
-        ended = answer_of(result.output)
-        if said and ended.message is not None and said != ended.message:
-            await task.say(WholeAnswer(str(ended.message)))  # it may say more on its way
-        return ended
+        keep(task.session.memory, KEPT, _dumped(result.all_messages()))
+        return await ended(task, said, result.output)
 
     def _next_question(self, task: TaskContext, waiting: dict[str, Any]) -> InputRequired | None:
         """Takes the answer about the first call, and asks about the next."""
@@ -162,13 +158,6 @@ def _results(waiting: dict[str, Any]) -> DeferredToolResults:
         else:
             results.calls[call["id"]] = given
     return results
-
-
-def _keep(result: AgentRunResult[Any], task: TaskContext) -> None:
-    messages = _dumped(result.all_messages())
-    task.session.memory.pop(KEPT, None)
-    if len(json.dumps(messages)) <= MOST_KEPT:
-        task.session.memory[KEPT] = messages
 
 
 def _dumped(messages: list[ModelMessage]) -> Any:

@@ -20,7 +20,7 @@ TARGET, URL, TOKEN, PAGE, HOSTS = (f"AGENTKIT_{name}" for name in ("AGENT", "URL
 
 NEW_FILES = {
     "agent.yaml": """handler: agent:{kind}
-name: {name}
+name: "{name}"
 description: Repeats what you say, louder.
 """,
     "agent.py": '''"""An agent. `agentkit dev` tries it; https://a2a-protocol.org says what others see of it."""
@@ -102,7 +102,7 @@ def _new(asked: argparse.Namespace) -> None:
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise HandlerError(f"{folder} has something in it: name a new folder.")
     names = {"name": " ".join(words).capitalize(), "slug": "-".join(words).lower()}
-    names["kind"] = "".join(word[0].upper() + word[1:] for word in words)
+    names["kind"] = "".join(word[0].upper() + word[1:] for word in words) + "Agent"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in NEW_FILES.items():
         (folder / name).write_text(text.format(**names), encoding="utf-8")
@@ -114,15 +114,13 @@ def _serve(asked: argparse.Namespace, *, page: bool = False) -> None:
         import uvicorn
 
         from agentkit.command.folders import agent_at
-        from agentkit.serving import LOCAL_HOSTS
+        from agentkit.serving import allowed_hosts
     except ModuleNotFoundError as missing:
         raise HandlerError(f'{missing.name} is missing: pip install "parley-agentkit[serve]".') from None
     handler = agent_at(asked.agent)
     url = asked.url or f"http://{asked.host}:{asked.port}/"
-    is_browsable = asked.host in LOCAL_HOSTS and not asked.uds
-    if not is_browsable and not asked.uds and not os.environ.get(TOKEN):
-        raise HandlerError(f"Others reach {asked.host}: set {TOKEN} to a secret that callers send as a bearer token.")
-    os.environ |= {TARGET: asked.agent, URL: url, PAGE: "1" if page else "", HOSTS: "local" if is_browsable else ""}
+    hosts = None if asked.uds else allowed_hosts(asked.host, url, os.environ.get(TOKEN, ""))
+    os.environ |= {TARGET: asked.agent, URL: url, PAGE: "1" if page else "", HOSTS: " ".join(hosts or ())}
     print(f"{handler.name} answers at {asked.uds or url}", flush=True)
     uvicorn.run(
         "agentkit.command:application",
@@ -143,11 +141,10 @@ def _dev(asked: argparse.Namespace) -> None:
 def application() -> Any:
     """What uvicorn serves, by the environment; called again after a file changed."""
     from agentkit.command.folders import agent_at
-    from agentkit.serving import LOCAL_HOSTS
     from agentkit.serving import application as serve
 
     agent, url, token = agent_at(os.environ[TARGET]), os.environ[URL], os.environ.get(TOKEN, "")
-    hosts = LOCAL_HOSTS if os.environ[HOSTS] else None
+    hosts = os.environ[HOSTS].split() or None
     return serve(agent, url, token=token, page=bool(os.environ[PAGE]), hosts=hosts)
 
 

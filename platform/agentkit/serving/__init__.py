@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
@@ -29,10 +31,12 @@ from agentkit.serving.tasks import Json
 
 MOST_BYTES = 32 * 1024 * 1024  # of a request
 QUIET_SECONDS = 15.0  # until a comment says that a stream is alive
-LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+LOCAL_HOSTS = ["localhost", "127.0.0.1", "::1"]
 TRACE = "x-agentkit-trace"  # the header of the page that asks for what does not leave an agent otherwise
 
 PAGE = "page.html"
+
+log = logging.getLogger("agentkit")
 
 
 def application(
@@ -48,13 +52,13 @@ def application(
     Args:
         url: its address, for the card.
         token: who calls must send it, as `Authorization: Bearer`; "" for nobody.
-        page: is there a page to talk to the agent? It shows what the agent does, too.
+        page: is there a page to talk to the agent? It shows what the agent does, too. There is none with a token.
         hosts: the names under which it may be called, against DNS rebinding; None for all.
 
     Raises:
         HandlerError: it is no agent.
     """
-    served = Agent(as_handler(agent))
+    served, page = Agent(as_handler(agent)), page and not token
     card = card_of(served.handler, url, needs_token=bool(token))
 
     async def call(request: Request) -> Response:
@@ -84,13 +88,23 @@ def serve(agent: object, *, host: str = "127.0.0.1", port: int = 8080, token: st
     Raises:
         HandlerError: it is no agent, or others than this machine could call it without a token.
     """
-    if host not in LOCAL_HOSTS and not token:
-        raise HandlerError(f"Others reach {host}: give a token, which callers send as a bearer token.")
-    hosts = None if token else LOCAL_HOSTS
     url = f"http://{host}:{port}/"
-    served = application(agent, url, token=token, page=not token, hosts=hosts)
+    hosts = allowed_hosts(host, url, token)
     print(f"It answers at {url}", flush=True)
-    uvicorn.run(served, host=host, port=port, log_level="warning")
+    uvicorn.run(application(agent, url, token=token, page=True, hosts=hosts), host=host, port=port, log_level="warning")
+
+
+def allowed_hosts(host: str, url: str, token: str) -> list[str] | None:
+    """The names under which a server that listens at `host` may be called, against DNS rebinding; None for all.
+
+    Raises:
+        HandlerError: others than this machine could call it without a token.
+    """
+    if token:
+        return None
+    if host not in LOCAL_HOSTS:
+        raise HandlerError(f"Others reach {host}: set a token that callers send as Authorization: Bearer ….")
+    return [*LOCAL_HOSTS, "[::1]", urlsplit(url).hostname or host]
 
 
 async def _call(served: Agent, request: Request, *, with_trace: bool) -> Response:
@@ -108,6 +122,9 @@ async def _call(served: Agent, request: Request, *, with_trace: bool) -> Respons
         done = await served.call(asked["method"], asked.get("params") or {})
     except Refused as refused:
         return _error(number, refused, refused.code if refused.code > 0 else 200)
+    except Exception:
+        log.exception("A request failed")
+        return _error(number, Refused(-32603, "The server failed. Its log says why."), 200)
     if isinstance(done, dict):
         return Response(_written(number, done), media_type="application/json")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -5,6 +5,7 @@ The errors are those of A2A 1.0 §5.4 and of JSON-RPC 2.0.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -24,6 +25,7 @@ from agentkit.turns import Session
 VERSION = "1.0"
 MOST_REMEMBERED = 1000  # messageIds
 MOST_IN_PAGE = 100  # tasks
+MOST_LEVELS = 64  # of a body
 
 log = logging.getLogger("agentkit")
 
@@ -73,11 +75,19 @@ def card_of(handler: SkillHandler, url: str, *, needs_token: bool = False) -> Js
 
 
 def read_json(body: bytes) -> Any:
-    """Raises Refused for what is no strict JSON: NaN, doubled names, too deep."""
+    """Raises Refused for what is no strict JSON, such as NaN, doubled names and half surrogates, or too deep."""
     try:
-        return json.loads(body, parse_constant=_no_constant, object_pairs_hook=_object)
+        value = json.loads(body, parse_constant=_no_constant, object_pairs_hook=_object)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise Refused(-32700, f"The body is no JSON: {error}.") from None
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MOST_LEVELS):
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [one for one in level if isinstance(one, dict | list)]
+        if not level:
+            return value
+    raise Refused(-32700, f"The body is nested deeper than {MOST_LEVELS} levels.")
 
 
 def _no_constant(name: str) -> None:
@@ -97,6 +107,9 @@ def _camel(value: Any, what: str) -> Json:
     return {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): one for name, one in value.items()}
 
 
+KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "an object"}
+
+
 def read_message(params: Json) -> Json:
     """The user's message of a send. Raises Refused."""
     message = _camel(params.get("message"), "params.message")
@@ -109,7 +122,9 @@ def read_message(params: Json) -> Json:
     message["parts"] = [_part(part, at) for at, part in enumerate(message["parts"])]
     for name, kind in (("contextId", str), ("taskId", str), ("referenceTaskIds", list), ("metadata", dict)):
         if not isinstance(message.get(name, kind()), kind):
-            raise invalid(f"message.{name} must be a {'text' if kind is str else kind.__name__}.")
+            raise invalid(f"message.{name} must be {KINDS[kind]}.")
+    if not all(isinstance(one, str) for one in message.get("referenceTaskIds", ())):
+        raise invalid("message.referenceTaskIds must be a list of ids.")
     return message
 
 
@@ -133,7 +148,7 @@ class Agent:
 
     handler: SkillHandler
     conversations: Conversations = field(default_factory=Conversations)
-    accepted: OrderedDict[str, tuple[str, Json | ServedTask]] = field(default_factory=OrderedDict)
+    accepted: OrderedDict[str, tuple[str, asyncio.Future[Json | ServedTask]]] = field(default_factory=OrderedDict)
 
     async def call(self, method: str, params: Json) -> Result:
         """The result, or the events of a stream. Raises Refused."""
@@ -156,14 +171,20 @@ class Agent:
         return done.follow(ENDED | WAITING) if isinstance(done, ServedTask) else _only({"message": done})
 
     async def _accept(self, message: Json) -> Json | ServedTask:
-        digest = hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()
-        before = self.accepted.get(message["messageId"])
-        if before is not None and before[0] != digest:
+        """The answer or the task of a message: the same one if it comes twice."""
+        key, digest = message["messageId"], hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()
+        if key not in self.accepted:
+            # It begins at once, so that a stream misses nothing of its task.
+            begun = asyncio.eager_task_factory(asyncio.get_running_loop(), self._take(message))
+            self.accepted[key] = digest, begun
+        known, work = self.accepted[key]
+        if known != digest:
             raise invalid("This messageId was used for another message. Choose another one.")
-        if before is not None:
-            return before[1]
-        done = await self._take(message)
-        self.accepted[message["messageId"]] = digest, done
+        try:
+            done = work.result() if work.done() else await asyncio.shield(work)
+        except Refused:
+            self.accepted.pop(key, None)
+            raise
         while len(self.accepted) > MOST_REMEMBERED:
             self.accepted.popitem(last=False)
         return done
@@ -223,13 +244,14 @@ class Agent:
 
     async def list(self, params: Json) -> Json:
         size, start = params.get("pageSize", 50), params.get("pageToken") or "0"
-        if not isinstance(size, int) or not 1 <= size <= MOST_IN_PAGE or not str(start).isdecimal():
+        if not isinstance(size, int) or not 1 <= size <= MOST_IN_PAGE or not re.fullmatch("[0-9]{1,9}", str(start)):
             raise invalid(f"pageSize is from 1 to {MOST_IN_PAGE}, pageToken the nextPageToken of an answer.")
         wanted = [
             task
             for task in self.conversations.by_task.values()
             if params.get("contextId") in (None, "", task.wire["contextId"])
             and params.get("status") in (None, "", "TASK_STATE_UNSPECIFIED", task.state)
+            and task.wire["status"]["timestamp"] >= str(params.get("statusTimestampAfter") or "")
         ]
         wanted.sort(key=lambda task: (task.wire["status"]["timestamp"], task.id), reverse=True)
         page, after = wanted[int(start) : int(start) + size], int(start) + size

@@ -10,6 +10,7 @@ import datetime
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,7 +27,8 @@ from agentkit.turns import ReferencedTask
 MOST_CONVERSATIONS = 1000  # kept; the one that was used least recently goes first
 MOST_TASKS = 100  # of a conversation
 MOST_MESSAGES = 200  # of a conversation, which an agent receives
-MOST_WAITING = 1000  # events that a follower has not read before its stream ends
+MOST_WAITING = 1000  # events that a follower has not read, before the agent waits for it
+SLOW_SECONDS = 5.0  # that the agent waits for a follower, before its stream ends
 
 WORKING, COMPLETED, FAILED, CANCELED = (f"TASK_STATE_{name}" for name in ("WORKING", "COMPLETED", "FAILED", "CANCELED"))
 SUBMITTED, ASKS, ASKS_FOR_AUTH, REJECTED = (
@@ -76,7 +78,7 @@ class ServedTask:
         return str(self.wire["status"]["state"])
 
     def follow(self, until: Container[str]) -> AsyncGenerator[Json]:
-        """The task as it is now, then what happens, up to one of these states. A follower that falls far behind hears
+        """The task as it is now, then what happens, up to one of these states. A follower that does not read hears
         no more.
         """
         heard: asyncio.Queue[Json | None] = asyncio.Queue(MOST_WAITING)
@@ -107,6 +109,8 @@ class ServedTask:
     def shown(self, history: int | None = None, *, artifacts: bool = True) -> Json:
         """The task with its newest `history` messages (all: None)."""
         shown = {name: value for name, value in self.wire.items() if artifacts or name != "artifacts"}
+        if "artifacts" in shown:
+            shown["artifacts"] = [{**one, "parts": list(one["parts"])} for one in shown["artifacts"]]
         messages = shown.pop("history", [])
         if history != 0 and messages:
             shown["history"] = messages[-history:] if history else messages[:]
@@ -118,15 +122,17 @@ class ServedTask:
         history = list(conversation.messages)
         self.remember({**said, **self._ids})
         if self.run is not None:
-            memory, kept = self.run.task.session.memory, dict(conversation.memory)
+            memory = self.run.task.session.memory
             memory.clear()
-            memory.update(kept)  # with what other tasks of the conversation changed meanwhile
+            memory.update(deepcopy(conversation.memory))  # what other tasks of the conversation changed meanwhile
             turn: Callable[[], Awaitable[testing.Run]] = partial(self.run.answer, message, emit=self.hear)
         else:
             known: dict[str, Any] = {"history": history, "references": conversation.references(message)}
-            turn = partial(testing.run, handler, message, session=conversation.memory, emit=self.hear, **known)
+            turn = partial(
+                testing.run, handler, message, session=deepcopy(conversation.memory), emit=self.hear, **known
+            )
         self._change(WORKING)
-        self.work = asyncio.get_running_loop().create_task(self._work(turn))
+        self.work = asyncio.get_running_loop().create_task(self._work(turn, deepcopy(conversation.memory)))
 
     async def cancel(self) -> None:
         if self.work is not None and not self.work.done():
@@ -135,10 +141,11 @@ class ServedTask:
         if self.state not in ENDED:
             self._change(CANCELED)
 
-    async def _work(self, turn: Callable[[], Awaitable[testing.Run]]) -> None:
+    async def _work(self, turn: Callable[[], Awaitable[testing.Run]], memory: Json) -> None:
+        """`memory`: of the conversation, as the turn finds it."""
         try:
             self.run = await turn()
-            self.conversation.memory = self.run.task.session.memory
+            self.conversation.keep(memory, self.run.task.session.memory)
             outcome: Outcome = self.run.outcome
         except asyncio.CancelledError:
             self._change(CANCELED)
@@ -154,8 +161,8 @@ class ServedTask:
             outcome = Failed("This server takes no payments.", "no_payments")
         said = outcome.parts
         if isinstance(outcome, Completed):
-            self._deliver(outcome)
             said = said or ([text_part(self._answered())] if self._answered() else [])
+            self._deliver(outcome)
         metadata = dict(outcome.message_metadata)
         if isinstance(outcome, InputRequired | AuthRequired):
             slot = {"name": outcome.slot, "schema": outcome.schema}
@@ -173,6 +180,7 @@ class ServedTask:
             streamed = self._answered()
             artifacts = [one for one in artifacts if [part.get("text") for part in one.parts] != [streamed]]
             self._artifact({**self.answer, "parts": [text_part(streamed)]}, append=False, last=True)
+            self.answer = None
         for artifact in artifacts:
             self._artifact(artifact.wire, append=False, last=True)
 
@@ -184,10 +192,8 @@ class ServedTask:
                 self._change(WORKING, said_by_agent(parts, emission.metadata, **self._ids))
             case Token(text) | WholeAnswer(text):
                 goes_on = isinstance(emission, Token) and self.answer is not None
-                if self.answer is None:
-                    self.answer = Artifact([], "answer").wire
-                self.answer["parts"] = [*(self.answer["parts"] if goes_on else ()), text_part(text)]
-                self._tell_artifact({**self.answer, "parts": [text_part(text)]}, append=goes_on, last=False)
+                self.answer = self.answer or Artifact([], "answer").wire
+                self.answer = self._artifact({**self.answer, "parts": [text_part(text)]}, append=goes_on, last=False)
             case Chunk():
                 labels = {"name": emission.name, "description": emission.description, "metadata": emission.metadata}
                 wire: Json = {"artifactId": emission.artifact_id, "parts": list(emission.parts)}
@@ -195,17 +201,39 @@ class ServedTask:
                 self._artifact(wire, append=emission.append, last=emission.last)
             case _:
                 self._tell({"trace": {"kind": type(emission).__name__, **vars(emission)}})
+        await self._let_read()
 
-    def _artifact(self, wire: Json, *, append: bool, last: bool) -> None:
+    async def _let_read(self) -> None:
+        """Let followers read. Those that do not are left behind."""
+        await asyncio.sleep(0)
+        until = asyncio.get_running_loop().time() + SLOW_SECONDS
+        while slow := [one for one in self.followers if one.qsize() > MOST_WAITING // 2]:
+            if asyncio.get_running_loop().time() > until:
+                for one in slow:
+                    self._leave_behind(one)
+                return
+            await asyncio.sleep(0.01)
+
+    def _leave_behind(self, follower: asyncio.Queue[Json | None]) -> None:
+        self.followers.discard(follower)
+        if follower.full():
+            follower.get_nowait()
+        follower.put_nowait(None)
+
+    def _artifact(self, wire: Json, *, append: bool, last: bool) -> Json:
+        """Keep an artifact, or a piece of one, and tell of it; returns the artifact so far."""
         kept: list[Json] = self.wire.setdefault("artifacts", [])
         known = next((one for one in kept if one["artifactId"] == wire["artifactId"]), None)
-        if known is None:
-            kept.append(wire)
-        elif append:
-            known["parts"] = [*known["parts"], *wire["parts"]]
-        else:
-            kept[kept.index(known)] = wire
         self._tell_artifact(wire, append=append and known is not None, last=last)
+        if known is not None and append:
+            known["parts"] += wire["parts"]
+            return known
+        made = {**wire, "parts": list(wire["parts"])}
+        if known is None:
+            kept.append(made)
+        else:
+            kept[kept.index(known)] = made
+        return made
 
     def _tell_artifact(self, wire: Json, *, append: bool, last: bool) -> None:
         self._tell({"artifactUpdate": {**self._ids, "artifact": wire, "append": append, "lastChunk": last}})
@@ -224,12 +252,10 @@ class ServedTask:
 
     def _tell(self, event: Json) -> None:
         for follower in list(self.followers):
-            try:
+            if follower.full():
+                self._leave_behind(follower)
+            else:
                 follower.put_nowait(event)
-            except asyncio.QueueFull:
-                self.followers.discard(follower)
-                follower.get_nowait()
-                follower.put_nowait(None)
 
     @property
     def _ids(self) -> Json:
@@ -251,6 +277,12 @@ class Conversation:
             return None
         task = next(reversed(self.tasks.values()))
         return ExistingTask(task.id, task.state.removeprefix("TASK_STATE_").lower())
+
+    def keep(self, before: Json, after: Json) -> None:
+        """Take over what a turn changed of the memory."""
+        self.memory |= {name: value for name, value in after.items() if name not in before or before[name] != value}
+        for name in before.keys() - after.keys():
+            self.memory.pop(name, None)
 
     def remember(self, *messages: Message) -> None:
         self.messages = [*self.messages, *messages][-MOST_MESSAGES:]
@@ -294,8 +326,8 @@ class Conversations:
             "status": {"state": SUBMITTED, "timestamp": now()},
         }
         task = conversation.tasks[wire["id"]] = self.by_task[wire["id"]] = ServedTask(wire, conversation)
-        ended = [one for one in conversation.tasks.values() if one.state in ENDED]
-        for old in ended[: max(0, len(conversation.tasks) - MOST_TASKS)]:
+        idle = [one for one in conversation.tasks.values() if one is not task and not one.is_working]
+        for old in idle[: max(0, len(conversation.tasks) - MOST_TASKS)]:
             del conversation.tasks[old.id], self.by_task[old.id]
         return task
 
