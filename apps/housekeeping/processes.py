@@ -87,7 +87,7 @@ def missing(rows: Iterable[ServerProcess] | None = None) -> dict[ServerProcess.K
 
     `rows`: those that were seen, for callers that have read them.
     """
-    rows = ServerProcess.objects.seen(sql.database_time()) if rows is None else rows
+    rows = ServerProcess.objects.seen() if rows is None else rows
     seen = Counter(row.kind for row in rows)
     return {
         kind: f"{seen[kind]} of {count} {kind.label.lower()}s were seen lately." if seen[kind] else NOT_SEEN[kind]
@@ -98,6 +98,6 @@ def missing(rows: Iterable[ServerProcess] | None = None) -> dict[ServerProcess.K
 
 def next_runs() -> dict[str, datetime.datetime]:
     """When each periodic job is due next, as the beat that was seen last says."""
-    beats = ServerProcess.objects.seen(sql.database_time()).filter(kind=ServerProcess.Kind.BEAT).order_by("-seen_at")
+    beats = ServerProcess.objects.seen().filter(kind=ServerProcess.Kind.BEAT).order_by("-seen_at")
     due = beats.values_list("due", flat=True).first() or {}
     return {name: datetime.datetime.fromisoformat(at) for name, at in due.items()}

@@ -65,9 +65,7 @@ def connections_left(_: Patient) -> Finding:
         )
         limit, used = cursor.fetchone()
     pool = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", settings.BRIDGE_THREADS)
-    known = (
-        len(set(ServerProcess.objects.seen(sql.database_time()).values_list("host", "pid"))) + 1
-    )  # and one web process
+    known = len(set(ServerProcess.objects.seen().values_list("host", "pid"))) + 1  # and one web process
     advice = "Raise max_connections of PostgreSQL, or run fewer processes."
     if used >= limit * FULL_SHARE:
         return problem(f"{used} of {limit} connections are in use.", advice)
@@ -113,7 +111,7 @@ def beat(_: Patient) -> Finding:
 
 
 def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:
-    seen = list(ServerProcess.objects.seen(sql.database_time()))
+    seen = list(ServerProcess.objects.seen())
     names = [f"{row.host}:{row.pid}" for row in seen if row.kind == kind]
     if (sentence := processes.missing(seen).get(kind)) is not None:
         if names:
@@ -126,7 +124,7 @@ def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:
 
 def versions_of_processes(_: Patient) -> Finding:
     """Of workers, beats and this process."""
-    seen = ServerProcess.objects.seen(sql.database_time()).values_list("version", flat=True).distinct()
+    seen = ServerProcess.objects.seen().values_list("version", flat=True).distinct()
     found = sorted({*seen, version(DISTRIBUTION)})
     if len(found) == 1:
         return ok(f"All processes run Parley {found[0]}.")
