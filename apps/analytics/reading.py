@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from django.db.models import F, Max, Min, Q, Sum
 from django.db.models.functions import Mod
+from django.utils import timezone
 
 from apps.analytics.counting import NONE, Amount, Entry, percentile, sources
 from apps.analytics.models import Figure, Position
-from apps.analytics.rollup import DAY, HOUR, SLICE, between, moment_of, seconds_of
+from apps.analytics.rollup import DAY, HOUR, SLICE, SLICES_KEPT, between, moment_of, seconds_of
 
 MOST_LIVE_ROWS = 20_000
 """If more happened since the periodic job, a reading ends where the sums end."""
@@ -59,6 +60,13 @@ class Period:
             yield HOUR, first, first_day
             yield DAY, first_day, last_day
             yield HOUR, last_day, last
+
+    def lies(self, step: int = 0) -> Q:
+        """Figures of these spans."""
+        lies = Q()
+        for span, first, end in self.spans(step):
+            lies |= Q(span=span, start__gte=first, start__lt=end)
+        return lies
 
 
 def _rounded_up(seconds: int, unit: int) -> int:
@@ -121,7 +129,10 @@ class Reading:
         """
         columns = [name for name in ("agent", "version", "label") if name in by]
         begin, end = self.period.start, self.period.end
-        lies = self._lies() | Q(span=SLICE, start__gte=seconds_of(begin), start__lt=seconds_of(end))
+        sliced = moment_of(_rounded_up(seconds_of(timezone.now()) - SLICES_KEPT, HOUR))
+        lies = Q(span=SLICE, start__gte=seconds_of(max(begin, sliced)), start__lt=seconds_of(end))
+        if begin < sliced:
+            lies |= Period(begin, min(end, sliced)).lies()
         stored: Any = Figure.objects.filter(lies, topic=topic).order_by().values_list(*columns)
         found = {
             Key(0, topic, **dict(zip(columns, row, strict=False))): (moment_of(row[-2]), moment_of(row[-1]))
@@ -134,16 +145,10 @@ class Reading:
                 found[key] = min(first, entry.at), max(last, entry.at)
         return found
 
-    def _lies(self, step: int = 0) -> Q:
-        lies = Q()
-        for span, first, end in self.period.spans(step):
-            lies |= Q(span=span, start__gte=first, start__lt=end)
-        return lies
-
     def _stored(
         self, topics: Sequence[str], columns: Sequence[str], step: int, agent: int | None
     ) -> Iterator[tuple[Key, Amount]]:
-        rows: Any = Figure.objects.filter(self._lies(step), topic__in=topics).order_by()
+        rows: Any = Figure.objects.filter(self.period.lies(step), topic__in=topics).order_by()
         if agent is not None:
             rows = rows.filter(agent=agent)
         if step:

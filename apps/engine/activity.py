@@ -9,6 +9,7 @@ whole installation at most a second late.
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 
 from django.db import transaction
@@ -82,6 +83,12 @@ def startable(runs: QuerySet[Run]) -> QuerySet[Run]:
     if not paused:
         return runs
     return runs.exclude(agent__in=paused).exclude(agent=None, task__agent__in=paused)
+
+
+def oldest_startable() -> datetime.datetime | None:
+    """Since when the oldest queued run waits that no pause holds back."""
+    queued = startable(Run.objects.filter(state=Run.State.QUEUED)).order_by("queued_at")
+    return queued.values_list("queued_at", flat=True).first()
 
 
 def may_start(agent: Agent, operation: Operation | None) -> bool:

@@ -23,7 +23,7 @@ from apps.accounts.models import User
 from apps.housekeeping import periodic, processes
 from apps.housekeeping.models import SEEN_WITHIN, Backup, PeriodicJob, ServerProcess
 from apps.housekeeping.periodic import Job
-from apps.operators.panels import may_view
+from apps.operators.actions import may_view
 from parley.db.sql import database_time
 from parley.faces import cells
 from parley.faces.admin import MenuItem, ReadOnlyAdmin, column, time_cell

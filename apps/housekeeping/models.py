@@ -6,6 +6,7 @@ import datetime
 from typing import Any
 
 from django.db import models
+from django.db.models.functions import Now
 
 from apps.accounts.models import User
 
@@ -13,9 +14,9 @@ SEEN_WITHIN = datetime.timedelta(seconds=45)  # four heartbeats
 
 
 class ServerProcesses(models.QuerySet["ServerProcess"]):
-    def seen(self, now: datetime.datetime) -> ServerProcesses:
-        """Those with a heartbeat in the last SEEN_WITHIN; `now` is the database's time."""
-        return self.filter(seen_at__gt=now - SEEN_WITHIN)
+    def seen(self) -> ServerProcesses:
+        """Those with a heartbeat in the last SEEN_WITHIN, by the database's clock."""
+        return self.filter(seen_at__gt=Now() - SEEN_WITHIN)
 
 
 class ServerProcess(models.Model):

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from importlib.metadata import version
 from typing import Any
@@ -82,9 +82,13 @@ def expected() -> dict[ServerProcess.Kind, int]:
     return {ServerProcess.Kind.WORKER: settings.EXPECTED_WORKERS, ServerProcess.Kind.BEAT: 1}
 
 
-def missing() -> dict[ServerProcess.Kind, str]:
-    """The kinds of process of which fewer than expected were seen lately, each with a sentence."""
-    seen = Counter(ServerProcess.objects.seen(sql.database_time()).values_list("kind", flat=True))
+def missing(rows: Iterable[ServerProcess] | None = None) -> dict[ServerProcess.Kind, str]:
+    """The kinds of process of which fewer than expected were seen lately, each with a sentence.
+
+    `rows`: those that were seen, for callers that have read them.
+    """
+    rows = ServerProcess.objects.seen() if rows is None else rows
+    seen = Counter(row.kind for row in rows)
     return {
         kind: f"{seen[kind]} of {count} {kind.label.lower()}s were seen lately." if seen[kind] else NOT_SEEN[kind]
         for kind, count in expected().items()
@@ -94,6 +98,6 @@ def missing() -> dict[ServerProcess.Kind, str]:
 
 def next_runs() -> dict[str, datetime.datetime]:
     """When each periodic job is due next, as the beat that was seen last says."""
-    beats = ServerProcess.objects.seen(sql.database_time()).filter(kind=ServerProcess.Kind.BEAT).order_by("-seen_at")
+    beats = ServerProcess.objects.seen().filter(kind=ServerProcess.Kind.BEAT).order_by("-seen_at")
     due = beats.values_list("due", flat=True).first() or {}
     return {name: datetime.datetime.fromisoformat(at) for name, at in due.items()}

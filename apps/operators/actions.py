@@ -181,8 +181,12 @@ class ActingAdmin(ConsoleAdmin):
         more: dict[str, Any] = {}
         if request.method == "GET" and (key := request.session.pop(FLASH, None)):
             last = BulkAction.objects.filter(pk=key, operator=request.user.pk).first()
-            more = {"results": results_panel(last)} if last else {}
+            more = {"results": results_panel(last, request.user)} if last else {}
         return super().changelist_view(request, {**more, **(extra_context or {})})
+
+
+def may_view(viewer: User, model: type[Model]) -> bool:
+    return viewer.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
 
 
 def with_links(note: str) -> SafeString:
@@ -192,8 +196,11 @@ def with_links(note: str) -> SafeString:
     return format_html_join("", "{}", ((part,) for part in linked))
 
 
-def results_panel(bulk_action: BulkAction) -> SafeString:
-    """The state of a bulk action and the results of its rows, what failed first."""
+def results_panel(bulk_action: BulkAction, viewer: Any) -> SafeString:
+    """The state of a bulk action and the results of its rows, what failed first.
+
+    Rows that the viewer may not view are their keys alone.
+    """
     counts = bulk_action.counts()
     done = sum(counts.get(one, 0) for one in LEVELS)
     order = [BulkRow.Outcome.FAILED, BulkRow.Outcome.SKIPPED, BulkRow.Outcome.DONE]
@@ -205,6 +212,7 @@ def results_panel(bulk_action: BulkAction) -> SafeString:
         if (room := SHOWN_ROWS - len(rows)) > 0 and counts.get(outcome):
             rows += bulk_action.rows.filter(outcome=outcome)[:room]
     action = ACTIONS.get(bulk_action.action)
+    action = action if action and may_view(viewer, action.model) else None
     names = _names(action, rows) if action else {}
     shown = {
         "bulk": bulk_action,
@@ -244,7 +252,7 @@ class BulkActionAdmin(ReadOnlyAdmin):
         related_cell("operator", "by", empty="a deleted account"),
         column("state", lambda row: cells.state(row.get_state_display(), STATE_TONES[row.state]), "state"),
         column("rows", lambda row: f"{row.total:,}", "total"),
-        time_cell("created_at", "started"),
+        time_cell("created_at", "asked"),
         time_cell("finished_at", "ended"),
     )
     list_filter = ("state",)
@@ -282,7 +290,7 @@ class BulkActionAdmin(ReadOnlyAdmin):
         may_start = row.state == BulkAction.State.ASKED and row.operator_id == request.user.pk
         question = {"effect": action.effect, "rows": named(row, action)} if (action := ACTIONS.get(row.action)) else {}
         return {
-            "results": results_panel(row),
+            "results": results_panel(row, request.user),
             "question": question if may_start else {},
             "by_job": row.total > AT_ONCE,
             "may_stop": row.is_running and self._may_stop(request, row),
@@ -291,7 +299,7 @@ class BulkActionAdmin(ReadOnlyAdmin):
     def progress(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         """The panel alone, which the page fetches while the action goes on."""
         row = self.get_or_404(request, pk)
-        return HttpResponse(results_panel(row))
+        return HttpResponse(results_panel(row, request.user))
 
     def start(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         """What the operator was asked. Leads to the list with the results, or to the page of a job."""

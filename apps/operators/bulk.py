@@ -31,7 +31,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
 from apps.accounts.people.erasure import Person
 from apps.accounts.resources import Act, NotNeeded, Resource
-from apps.operators.models import BulkAction, BulkRow, SavedFilter
+from apps.operators.models import MAX_CHOSEN, BulkAction, BulkRow, SavedFilter
 from apps.record.errors import Kind, Refusal
 from parley.db import sql
 from parley.work import WorkList
@@ -179,10 +179,15 @@ def _note(action: RowAction, row: Model, operator: User, what: str) -> None:
 
 
 def choose(action: RowAction, operator: User, keys: Sequence[Any], chosen: str = "") -> BulkAction:
-    """Note the action and its rows. Nothing is done to them until `start`."""
+    """Note the action and its rows. Nothing is done to them until `start`.
+
+    `chosen` is the list's query string. If it is too long, its last parameters are left out.
+    """
+    if len(chosen) > MAX_CHOSEN:
+        chosen = chosen[: MAX_CHOSEN + 1].rpartition("&")[0]
     with transaction.atomic():
         bulk = BulkAction.objects.create(
-            action=action.key, label=action.label, operator=operator, chosen=chosen[:500], total=len(keys),
+            action=action.key, label=action.label, operator=operator, chosen=chosen, total=len(keys),
             state=State.ASKED,
         )  # fmt: skip
         rows = (BulkRow(bulk=bulk, number=number, key=str(key)) for number, key in enumerate(keys, 1))
@@ -190,9 +195,12 @@ def choose(action: RowAction, operator: User, keys: Sequence[Any], chosen: str =
     return bulk
 
 
-def start(bulk: BulkAction) -> bool:
-    """Do it, up to AT_ONCE rows here, and more by a worker. False if it was started or given up before."""
-    until = time.monotonic() + SECONDS_AT_ONCE
+def start(bulk: BulkAction, seconds: float = SECONDS_AT_ONCE) -> bool:
+    """Do it: up to AT_ONCE rows here, for so many seconds, and the others by a worker.
+
+    False if it was started or given up before.
+    """
+    until = time.monotonic() + seconds
     with transaction.atomic():
         started = BulkAction.objects.filter(pk=bulk.pk, state=State.ASKED).update(state=State.RUNNING)
         # Before the commit, so that no sweep is faster.
@@ -206,9 +214,9 @@ def start(bulk: BulkAction) -> bool:
 
 
 def begin(action: RowAction, operator: User, keys: Sequence[Any]) -> BulkAction:
-    """Without a question."""
+    """Without a question, up to AT_ONCE rows to their end."""
     bulk = choose(action, operator, keys)
-    start(bulk)
+    start(bulk, math.inf)
     return bulk
 
 

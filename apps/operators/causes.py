@@ -96,7 +96,7 @@ def _reason_in_queue(run: Run, agent: Agent, now: datetime.datetime) -> tuple[To
         return Tone.WAITING, "All agents are paused. The run starts when an operator resumes them."
     if now - run.queued_at < SOON:
         return Tone.QUEUED, "It was just queued. A worker claims it in a moment."
-    workers = list(ServerProcess.objects.seen(now).filter(kind=ServerProcess.Kind.WORKER))
+    workers = list(ServerProcess.objects.seen().filter(kind=ServerProcess.Kind.WORKER))
     if not workers:
         seconds = int(SEEN_WITHIN.total_seconds())
         return Tone.FAILED, f"No worker was seen in the last {seconds} s. Start a worker, or look at its log."

@@ -18,7 +18,8 @@ from django.urls import path
 from apps.accounts import revocation
 from apps.accounts.models import User
 from apps.accounts.requests.consumers import NOT_FOUND, SIGNED_OUT, Closed, PageConsumer, signed_in_user
-from apps.operators.panels import Subject, may_view, panel
+from apps.operators.actions import may_view
+from apps.operators.panels import Subject, panel
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Task, TaskState
 from apps.record.reading import feed

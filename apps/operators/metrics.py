@@ -37,6 +37,7 @@ from apps.engine import activity
 from apps.housekeeping import processes
 from apps.housekeeping.backups import last_backup
 from apps.housekeeping.models import SEEN_WITHIN, Backup, ServerProcess
+from apps.operators.doctor import Patient, calls
 from apps.record.execution import Run
 from apps.record.models import UNFINISHED_STATES, Task
 from apps.remote.models import Breaker
@@ -163,7 +164,7 @@ def read_numbers() -> Numbers:
     opened = set(Breaker.objects.filter(opened_at__isnull=False).values_list("pk", flat=True))
     waits = {state: Waiting(count, _age(oldest, now)) for state, count, oldest, _ in rows}
     if queued := waits.get(Run.State.QUEUED):
-        waits[Run.State.QUEUED] = Waiting(queued.count, _age(oldest_startable(), now))
+        waits[Run.State.QUEUED] = Waiting(queued.count, _age(activity.oldest_startable(), now))
     return Numbers(
         runs=waits,
         expired_leases=sum(row[3] for row in rows),
@@ -189,12 +190,6 @@ def _processes(now: datetime.datetime) -> dict[Labels, float]:
 def _waiting(work_list: WorkList, now: datetime.datetime) -> Waiting:
     found = work_list.unfinished().order_by().aggregate(count=Count("*"), oldest=Min(work_list.since))
     return Waiting(found["count"], _age(found["oldest"], now))
-
-
-def oldest_startable() -> datetime.datetime | None:
-    """Since when the oldest run waits that no pause holds back."""
-    queued = activity.startable(Run.objects.filter(state=Run.State.QUEUED)).order_by("queued_at")
-    return queued.values_list("queued_at", flat=True).first()
 
 
 def _age(since: datetime.datetime | None, now: datetime.datetime) -> float:
@@ -247,8 +242,6 @@ class PublicCertificate:
 
 def read_certificate_end() -> float | None:
     """Also of one that has expired. Raises outbound.OutboundError."""
-    from apps.operators.doctor import Patient, calls  # web processes do not need the checks
-
     own = asyncio.run(calls.certificate(Patient(settings.PUBLIC_BASE_URL), is_verified=False))
     return own.not_valid_after_utc.timestamp() if own else None
 

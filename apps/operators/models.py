@@ -15,6 +15,8 @@ from apps.agents.models import Agent
 from apps.analytics.models import MAX_LABEL
 from parley.work import Work, WorkQuerySet
 
+MAX_CHOSEN = 500  # characters
+
 
 class BulkActionQuerySet(WorkQuerySet["BulkAction"]):
     def unfinished(self) -> BulkActionQuerySet:
@@ -34,7 +36,9 @@ class BulkAction(Work):
     action = models.CharField(max_length=60, help_text="The key of the action (see `apps.operators.bulk`).")
     label = models.CharField("action", max_length=80)
     operator = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
-    chosen = models.CharField(max_length=500, blank=True, help_text="The filter of the list, as its query string.")
+    chosen = models.CharField(
+        max_length=MAX_CHOSEN, blank=True, help_text="The filter of the list, as its query string."
+    )
     total = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=State, default=State.RUNNING)
     why = models.CharField(max_length=300, blank=True, help_text="Why it was stopped.")

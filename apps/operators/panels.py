@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.operators import columns
+from apps.operators.actions import may_view
 from apps.operators.causes import causes_of
 from apps.operators.documents import Timeline
 from apps.operators.lists import ListAdmin
@@ -94,10 +95,6 @@ def panel(subject: Subject, viewer: User) -> SafeString:
     return render_to_string(
         "admin/console/panel.html", {"facts": facts, "tables": allowed, "causes": causes, "heading": heading}
     )
-
-
-def may_view(viewer: User, model: type[Model]) -> bool:
-    return viewer.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
 
 
 def _context_panel(context: Context) -> tuple[list[tuple[str, Any]], list[AnyTable]]:

@@ -77,6 +77,15 @@ def test_each_number_leads_to_so_many_rows(admin_client, runs, query):
         assert admin_client.get(link).context["cl"].result_count == number, link
 
 
+def test_unknown_reasons_lead_to_all_their_runs(admin_client, ada, echo):
+    for error in ({"code": "unknown"}, {"message": "It broke."}, None):
+        make_run(ada, echo, ago(minutes=2), state="failed", error=error)
+    [row] = admin_client.get(reverse("admin:index")).context["figures"].failures.rows
+    [(link, number)] = NUMBER.findall(row[2])
+    rows = admin_client.get(unescape(link)).context["cl"].result_count
+    assert (row[0], number, rows) == ("unknown", "3", 3)
+
+
 def test_a_wrong_range_is_explained(admin_client):
     for query, says in (
         ("range=2y", "no range"),

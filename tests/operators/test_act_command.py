@@ -1,8 +1,10 @@
 """What operators do by the terminal."""
 
+import itertools
 import subprocess
 import sys
 import uuid
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -11,6 +13,7 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import ApiKey
 from apps.automation import schedules
 from apps.automation.models import Schedule
+from apps.operators import bulk
 
 LIST_THEN_WORK = """
 import django
@@ -44,6 +47,12 @@ def test_an_act_that_records_itself_is_recorded_once(admin_user, ada):
     call_command("act", "key.revoke", str(key.pk), "--as", admin_user.email)
     entries = AuditEntry.objects.filter(object_key=str(key.pk)).values_list("action", "actor_key")
     assert list(entries) == [(AuditAction.KEY_REVOKED, "act")]
+
+
+def test_slow_acts_are_done_to_all_rows(admin_user, made, monkeypatch):
+    monkeypatch.setattr(bulk, "time", SimpleNamespace(monotonic=itertools.count(step=60).__next__))
+    call_command("act", "schedule.pause", str(made.pk), "--as", admin_user.email)
+    assert Schedule.objects.get().paused_at
 
 
 def test_what_is_wrong_changes_nothing(admin_user, ada, made):

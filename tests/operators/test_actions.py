@@ -5,8 +5,10 @@ import re
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
+from django.http import QueryDict
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 
 import parley.urls  # noqa: F401 - it loads admin's pages, which register the actions
 from agentkit import Completed, InputRequired
@@ -103,6 +105,19 @@ def test_lists_ask_before_they_act(admin_client, operator_with, many_tasks, echo
     assert [state_of(task.pk) for task in (first, second, third)] == ["canceled", "submitted", "submitted"]
 
 
+def test_long_filters_lead_back_with_whole_parameters(operator, task):
+    given = {f"filter{number}": "é" * 20 for number in range(9)}
+    kept = QueryDict(bulk.choose(CANCEL, operator, [task.pk], urlencode(given)).chosen).dict()
+    assert (len(kept) > 1, kept.items() < given.items()) == (True, True)
+
+
+def test_results_name_only_rows_one_may_view(operator_with, operator, ada):
+    bulk.begin(bulk.ACTIONS["person.disable"], operator, [ada.pk])
+    page = page_url(BulkAction, BulkAction.objects.get().pk)
+    assert ada.email not in operator_with("view_bulkaction").get(page).text
+    assert ada.email in operator_with("view_bulkaction", "view_user").get(page).text
+
+
 def test_only_the_rows_that_were_asked_about_are_changed(admin_client, many_tasks):
     seen = many_tasks(2)
     choose(admin_client, Task, "cancel_selected", seen[0], across=True)
@@ -125,9 +140,9 @@ def test_every_action_of_a_list_asks_first(rf, operator):
     assert unasked == set()
 
 
-def test_slow_action_goes_on_in_a_job(operator, many_tasks, sent, monkeypatch):
-    monkeypatch.setattr(bulk, "SECONDS_AT_ONCE", -1)
-    begun = bulk.begin(CANCEL, operator, [task.pk for task in many_tasks(2)])
+def test_slow_action_goes_on_in_a_job(operator, many_tasks, sent):
+    begun = bulk.choose(CANCEL, operator, [task.pk for task in many_tasks(2)])
+    assert bulk.start(begun, seconds=-1)
     assert (begun.state, sent, outcomes()) == ("running", [begun.pk], ["waiting", "waiting"])
     bulk.work_off(begun.pk)
     assert outcomes() == ["done", "done"]

@@ -97,6 +97,12 @@ def test_banners_show_only_what_one_may_view(operator_with, all_is_wrong):
     assert len(banners(operator_with("view_serverprocess", "view_periodicjob"))["workers"][1]) == 2
 
 
+def test_missing_workers_have_their_own_runbook(admin_client, all_is_well, settings):
+    settings.EXPECTED_WORKERS = 2
+    [(state, links)] = banners(admin_client).values()
+    assert (state, links[-1].endswith("runbooks/workers-missing.md")) == ("warning", True)
+
+
 def test_unknown_backups_are_no_banner(admin_client, all_is_well):
     check = next(one for one in CHECKS if one.name == "backups")
     assert check.found(None).state == State.WARNING

@@ -105,7 +105,7 @@ async def test_work_is_counted_by_agent_and_outcome(ada, echo, said, queued, set
         ("model_calls_total", {"model": "gpt-test"}, 2),
         ("model_tokens_total", {"model": "gpt-test", "direction": "input"}, 30),
         ("model_tokens_total", {"model": "gpt-test", "direction": "output"}, 4),
-        ("model_cost_total", {"model": "gpt-test"}, 0.5),
+        ("model_cost_total", {"model": "gpt-test", "currency": settings.CURRENCY}, 0.5),
         ("webhook_calls_total", {"result": "delivered"}, 1),
         ("webhook_calls_total", {"result": "dead"}, 1),
         ("remote_calls_total", {"agent": "echo", "result": "answered"}, 1),

@@ -26,8 +26,7 @@ from apps.installation.models import Activity
 from apps.limits.admin import limits_cell
 from apps.limits.models import Whose
 from apps.operators import columns
-from apps.operators.actions import ActingAdmin
-from apps.operators.panels import may_view
+from apps.operators.actions import ActingAdmin, may_view
 from apps.record.execution import Run
 from apps.record.models import Feedback, Task
 from apps.remote.health_checks import CHECK

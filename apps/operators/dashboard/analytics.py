@@ -19,11 +19,11 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.analytics.measures import TOPICS, Measures, fold
 from apps.analytics.reading import Reading, Sums, read
+from apps.operators.actions import may_view
 from apps.operators.dashboard.filters import key_of
 from apps.operators.dashboard.page import picker_of
 from apps.operators.dashboard.ranges import TimeRange, range_of
 from apps.operators.dashboard.tables import Chart, Series, Table, Tile, chart_in_time, full_label, percent
-from apps.operators.panels import may_view
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from apps.record.models import Feedback, Message

@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.text import capfirst, slugify
 
 from apps.accounts.models import User
+from apps.operators.actions import may_view
 from apps.operators.doctor import CHECKS, Check, Finding, Patient, State
-from apps.operators.panels import may_view
 from parley.faces import cells
 from parley.faces.admin import MenuItem
 from parley.faces.cells import Tone
@@ -52,7 +52,7 @@ def _banner(check: Check, finding: Finding, viewer: User) -> Banner:
         menu: MenuItem | None = getattr(admin.site.get_model_admin(watch.rows), "menu", None)
         title = (menu and menu.title) or capfirst(watch.rows._meta.verbose_name_plural)
         links.append(cells.link(title, cells.list_url(watch.rows, **watch.filters)))
-    page, _, place = watch.page.partition("#")
+    page, _, place = (finding.page or watch.page).partition("#")
     address = reverse("operators:manual", args=[page]) + (f"#{place}" if place else "")
     links.append(cells.link("What to do", address))
     return Banner(f"banner-{slugify(check.name)}-{finding.state}", finding, links)

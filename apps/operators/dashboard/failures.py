@@ -19,10 +19,10 @@ from django.utils.http import urlencode
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.analytics.reading import Reading
+from apps.operators.actions import may_view
 from apps.operators.dashboard.ranges import TimeRange
 from apps.operators.dashboard.tables import Table, ago
 from apps.operators.models import FailureGroup
-from apps.operators.panels import may_view
 from apps.record.execution import Run
 from parley.faces import cells
 from parley.faces.admin import ConsoleAdmin, MenuItem, column
@@ -106,6 +106,7 @@ class Failures:
         """A link to the form that mutes and assigns."""
         if one.group is not None:
             words = "Muted: change" if one.is_muted else "Mute or assign"
+            words = words if self.viewer.has_perm("operators.change_failuregroup") else "Open"
             return cells.link(words, cells.page_url(FailureGroup, one.group.pk))
         if one.agent not in names or not self.viewer.has_perm("operators.add_failuregroup"):
             return cells.NOTHING
@@ -113,13 +114,15 @@ class Failures:
         return cells.link("Mute or assign", f"{reverse('admin:operators_failuregroup_add')}?{given}")
 
     def _note(self, found: Mapping[str, list[Failed]]) -> Any:
-        """The choices with their numbers, as links to the others."""
+        """The choices with their numbers, as links; at first not all rows of "open" are shown."""
         if not self.has_groups:
-            return f"{len(self.all) - FIRST_ROWS:,} more with less." if self.all[FIRST_ROWS:] else ""
+            found = {"all": self.all}
         now = self.choice or "open"
         texts = {choice: f"{len(rows):,} {choice}" for choice, rows in found.items() if rows or choice == now}
         links = {choice: f"?{self.shown.query}&failures={choice}{PLACE}" for choice in texts}
-        shown = ((text if choice == now else cells.link(text, links[choice]),) for choice, text in texts.items())
+        shown = (
+            (text if choice == self.choice else cells.link(text, links[choice]),) for choice, text in texts.items()
+        )
         return format_html_join(" · ", "{}", shown) if self.all else ""
 
 
@@ -136,6 +139,13 @@ class FailureGroupAdmin(ConsoleAdmin):
     select_related = ("agent", "assignee")
     autocomplete_fields = ("agent",)
     fields = ("reason", "agent", "is_muted", "muted_until", "assignee")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Without a mute that has ended, which its form would refuse."""
+        row = super().get_object(request, object_id, from_field)
+        if row is not None and not row.is_muted_at(timezone.now()):
+            row.is_muted, row.muted_until = False, None
+        return row
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
         return ("reason", "agent") if obj else ()

@@ -11,10 +11,10 @@ from apps.agents.models import Agent
 from apps.analytics.counting import MICRO, Amount
 from apps.analytics.reading import Key, Reading, Sums, percentiles, total
 from apps.operators import columns
+from apps.operators.actions import may_view
 from apps.operators.dashboard.failures import Failures
 from apps.operators.dashboard.ranges import TimeRange
 from apps.operators.dashboard.tables import SERIES, Chart, Series, Table, Tile, chart_in_time
-from apps.operators.panels import may_view
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from parley.faces import cells

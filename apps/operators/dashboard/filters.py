@@ -104,7 +104,7 @@ def _has_version(value: str) -> Q:
 
 
 def _failed_for(value: str) -> Q:
-    return failed_for("" if value == UNKNOWN else value)
+    return failed_for("") | failed_for(UNKNOWN) if value == UNKNOWN else failed_for(value)
 
 
 def _reasons() -> Iterable[str]:

@@ -14,9 +14,9 @@ from apps.analytics.models import StorageSize
 from apps.conversations.uploads.models import Upload
 from apps.housekeeping.models import SEEN_WITHIN, ServerProcess
 from apps.operators import columns
+from apps.operators.actions import may_view
 from apps.operators.dashboard.ranges import TimeRange
 from apps.operators.dashboard.tables import Table, Tile, ago, bytes_of
-from apps.operators.panels import may_view
 from apps.plans.models import PlanRun, Step
 from apps.record.content.rendering import summarize_parts
 from apps.record.execution import Run

@@ -14,12 +14,12 @@ from django.views.decorators.http import require_safe
 from apps.accounts.models import User
 from apps.analytics.reading import Reading, read
 from apps.housekeeping.models import ServerProcess
+from apps.operators.actions import may_view
 from apps.operators.dashboard import numbers
 from apps.operators.dashboard.banners import banners_for
 from apps.operators.dashboard.figures import Figures, Overview
 from apps.operators.dashboard.ranges import CHOICES, MINUTE, TimeRange, range_of
 from apps.operators.dashboard.tables import Tile
-from apps.operators.panels import may_view
 from apps.record.execution import Run
 from apps.record.models import Task
 

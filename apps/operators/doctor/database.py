@@ -11,11 +11,11 @@ from django.conf import settings
 from django.db import NotSupportedError, connection
 
 from apps.accounts.secrets.encryption import encrypted_fields, unreadable
+from apps.engine.activity import oldest_startable
 from apps.housekeeping import backups as known_backups
 from apps.housekeeping import processes
 from apps.housekeeping.models import Backup, PeriodicJob, ServerProcess
 from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
-from apps.operators.metrics import oldest_startable
 from parley.db import reach, sql, versions
 from parley.misconfigured import Misconfigured
 from parley.program import DISTRIBUTION
@@ -27,6 +27,7 @@ START_WORKER = (
     "Start ./manage.py serve, or celery -A parley worker. If it runs, look at its log and its broker. EXPECTED_WORKERS"
     " says how many there should be."
 )
+WORKERS_MISSING = "runbooks/workers-missing.md"
 START_BEAT = "Start one: celery -A parley beat, or ./manage.py serve, which has its own."
 
 
@@ -64,9 +65,7 @@ def connections_left(_: Patient) -> Finding:
         )
         limit, used = cursor.fetchone()
     pool = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", settings.BRIDGE_THREADS)
-    known = (
-        len(set(ServerProcess.objects.seen(sql.database_time()).values_list("host", "pid"))) + 1
-    )  # and one web process
+    known = len(set(ServerProcess.objects.seen().values_list("host", "pid"))) + 1  # and one web process
     advice = "Raise max_connections of PostgreSQL, or run fewer processes."
     if used >= limit * FULL_SHARE:
         return problem(f"{used} of {limit} connections are in use.", advice)
@@ -112,9 +111,12 @@ def beat(_: Patient) -> Finding:
 
 
 def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:
-    names = [f"{row.host}:{row.pid}" for row in ServerProcess.objects.seen(sql.database_time()).filter(kind=kind)]
-    if (sentence := processes.missing().get(kind)) is not None:
-        return warning(f"{sentence} They are {', '.join(names)}.", advice) if names else problem(sentence, advice)
+    seen = list(ServerProcess.objects.seen())
+    names = [f"{row.host}:{row.pid}" for row in seen if row.kind == kind]
+    if (sentence := processes.missing(seen).get(kind)) is not None:
+        if names:
+            return warning(f"{sentence} They are {', '.join(names)}.", advice, WORKERS_MISSING)
+        return problem(sentence, advice)
     if kind == ServerProcess.Kind.BEAT and len(names) > 1:
         return warning(f"{len(names)} were seen: {', '.join(names)}.", "Run one: each sends every periodic job.")
     return ok(f"{len(names)} seen: {', '.join(names)}.")
@@ -122,7 +124,7 @@ def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:
 
 def versions_of_processes(_: Patient) -> Finding:
     """Of workers, beats and this process."""
-    seen = ServerProcess.objects.seen(sql.database_time()).values_list("version", flat=True).distinct()
+    seen = ServerProcess.objects.seen().values_list("version", flat=True).distinct()
     found = sorted({*seen, version(DISTRIBUTION)})
     if len(found) == 1:
         return ok(f"All processes run Parley {found[0]}.")

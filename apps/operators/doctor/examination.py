@@ -24,19 +24,23 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found, in a sentence, and what to do about it; `advice` is "" where all is well."""
+    """What a check found, in a sentence, and what to do about it; `advice` is "" where all is well.
+
+    `page` replaces that of the check's watch.
+    """
 
     state: State
     text: str
     advice: str = ""
+    page: str = ""
 
 
 def ok(text: str) -> Finding:
     return Finding(State.OK, text)
 
 
-def warning(text: str, advice: str) -> Finding:
-    return Finding(State.WARNING, text, advice)
+def warning(text: str, advice: str, page: str = "") -> Finding:
+    return Finding(State.WARNING, text, advice, page)
 
 
 def problem(text: str, advice: str) -> Finding:

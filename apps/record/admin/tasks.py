@@ -20,9 +20,10 @@ from apps.engine.accept import REPEATS
 from apps.engine.cancel import CANCEL, TASKS
 from apps.engine.send import repetitions, run_again
 from apps.operators import columns
+from apps.operators.actions import may_view
 from apps.operators.dashboard.filters import OF_RUNS, OF_TASKS
 from apps.operators.documents import json_panel, json_response, run_document, task_document
-from apps.operators.panels import LiveAdmin, may_view
+from apps.operators.panels import LiveAdmin
 from apps.record.admin.task_actions import (
     ANSWER_DIALOG,
     GIVE_BACK,
