@@ -12,7 +12,7 @@ from parley.serving.garbage import freeze_imported_objects
 
 if not apps.loading:  # the process is a worker or beat; in others, Django's apps import this
     setup()
-    from apps.housekeeping.heartbeats import telling, tell_watchdog  # they need the apps
+    from apps.housekeeping.heartbeats import tell_watchdog, telling  # they need the apps
     from apps.installation.safety import refuse_to_start
 
     with telling(tell_watchdog):  # not ALIVE_FILE, by which a new worker takes the place of an old one
