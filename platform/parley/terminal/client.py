@@ -275,7 +275,7 @@ class Parley:
         behind: BaseException | None = error
         while behind and not isinstance(behind, ssl.SSLCertVerificationError):
             behind = behind.__cause__ or behind.__context__
-        if behind and behind.verify_code in UNKNOWN_AUTHORITY:
+        if isinstance(behind, ssl.SSLCertVerificationError) and behind.verify_code in UNKNOWN_AUTHORITY:
             return Failure(f"{sentence} {TRUST}", code=UNREACHABLE)
         return Failure(f"{sentence} Check that Parley runs there, or run: parley login ADDRESS", code=UNREACHABLE)
 
