@@ -53,12 +53,12 @@ class Machine:
         return idle * self.stretch
 
 
-def measured() -> float:
+def measured(clock: Callable[[], float] = time.monotonic, worked: Callable[[], float] = time.thread_time) -> float:
     """How many seconds a second of this thread's work takes."""
-    began, worked = time.monotonic(), time.thread_time()
-    while time.thread_time() - worked < WORK_SECONDS:
+    began, end = clock(), worked() + WORK_SECONDS
+    while worked() < end:
         pass
-    return (time.monotonic() - began) / WORK_SECONDS
+    return (clock() - began) / WORK_SECONDS
 
 
 machine = Machine(measured)

@@ -14,8 +14,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,12 @@ class BeatScheduler(Scheduler):  # type: ignore[misc]
             tell_alive()
         return delay
 
+    @cached_property
+    def producer(self) -> Any:
+        """What sends jobs. It waits for the broker, as long as that is away."""
+        with telling(tell_alive):
+            return super().producer
+
     def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_run_by_beat(entry.task):
             return super().apply_async(entry, *args, **kwargs)
@@ -127,9 +134,31 @@ def tell_alive() -> None:
             Path(settings.ALIVE_FILE).touch()
         except OSError as error:
             log.warning("ALIVE_FILE cannot be written: %s", error)
+    tell_watchdog()
+
+
+def tell_watchdog() -> None:
+    """Tell systemd's watchdog."""
     if "WATCHDOG_USEC" in os.environ and (address := os.environ.get("NOTIFY_SOCKET")):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:  # sd_notify(3)
-            systemd.sendto(b"WATCHDOG=1", address.replace("@", "\0", 1))
+            systemd.sendto(b"WATCHDOG=1", f"\0{address[1:]}" if address.startswith("@") else address)
+
+
+@contextmanager
+def telling(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` at once and every HEARTBEAT_SECONDS, while this thread waits for a service that is away."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        tell()
+        while not is_over.wait(processes.HEARTBEAT_SECONDS):
+            tell()
+
+    threading.Thread(target=repeat, name="waiting", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
 
 
 def _run_here(task: Any) -> None:

@@ -238,6 +238,8 @@ class PublicCertificate:
             self._end = self._read()
         except outbound.OutboundError as error:
             log.info("the certificate's end is not known: %s", error)
+        except Exception:
+            log.exception("the certificate's end is not known")
 
 
 def read_certificate_end() -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +30,7 @@ NO_PART_OF_REPLAY = {
 """Columns of a context that no event sets."""
 SHORT_LOG = 200
 """Events of a log that is compared together with others'."""
+EVENTS_AT_ONCE = 2_000  # of several logs in memory
 
 
 @dataclass
@@ -448,11 +449,24 @@ def differences(context_id: uuid.UUID) -> list[str]:
 
 
 def differences_of(context_ids: Collection[uuid.UUID]) -> Iterator[tuple[uuid.UUID, list[str]]]:
-    """The `differences` of each context that exists, with four queries for all short ones that are no forks.
+    """The `differences` of each context that exists, with four queries for many short ones that are no forks.
 
     What differs is read again by itself, since others may write meanwhile.
     """
-    contexts = Context.objects.in_bulk(context_ids)
+    some: dict[uuid.UUID, Context] = {}
+    events = 0
+    for key, context in Context.objects.in_bulk(context_ids).items():
+        some[key] = context
+        events += min(context.last_event, SHORT_LOG)
+        if events >= EVENTS_AT_ONCE:
+            yield from _differences_of(some)
+            some, events = {}, 0
+    yield from _differences_of(some)
+
+
+def _differences_of(contexts: Mapping[uuid.UUID, Context]) -> Iterator[tuple[uuid.UUID, list[str]]]:
+    if not contexts:
+        return
     plain = [key for key, one in contexts.items() if one.forked_at is None and one.last_event <= SHORT_LOG]
     logs = _by_context(Event.objects.filter(context__in=Keys(plain)).order_by("index"))
     stored = [

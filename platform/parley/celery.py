@@ -12,9 +12,11 @@ from parley.serving.garbage import freeze_imported_objects
 
 if not apps.loading:  # the process is a worker or beat; in others, Django's apps import this
     setup()
-    from apps.installation.safety import refuse_to_start  # it needs the apps
+    from apps.housekeeping.heartbeats import tell_watchdog, telling  # they need the apps
+    from apps.installation.safety import refuse_to_start
 
-    refuse_to_start(waits=True)
+    with telling(tell_watchdog):  # not ALIVE_FILE, by which a new worker takes the place of an old one
+        refuse_to_start(waits=True)
 
 os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # `prepare` makes them; they would import every page
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.db.migrations.loader import MigrationLoader
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
 from apps.credentials.models import AuthType, Credential
@@ -20,7 +22,8 @@ from apps.optional.backup.container import ContainerWriter, members
 from apps.optional.backup.operations import Secret, compare_sessions
 from apps.optional.backup.sealing import CHUNK_BYTES, CannotOpen, SealedReader, SealedWriter
 from apps.optional.backup.writing import KEYS
-from apps.record.models import Context, Message
+from apps.record import projection
+from apps.record.models import Context, Event, Message
 from parley.program import DISTRIBUTION
 from tests.archive.archiving import cold_files, had_a_long_talk, put_away, replace
 from tests.backup.installations import lose_everything, send, stored_files
@@ -245,3 +248,13 @@ def test_sessions_are_compared_with_few_queries(own_files, ada, echo, said, djan
     lines: list[str] = []
     assert compare_sessions(None, lambda _: None, lines.append).differing == 1
     assert [line.partition(":")[0] for line in lines] == [str(sessions[3].pk)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_few_events_are_in_memory_while_comparing(own_files, ada, echo, said, monkeypatch):
+    for number in range(3):
+        send(ada, echo, said, f"number {number}", f"session {number}")
+    monkeypatch.setattr(projection, "EVENTS_AT_ONCE", 1)
+    with CaptureQueriesContext(connection) as captured:
+        assert compare_sessions(None, lambda _: None, pytest.fail).sessions == 3
+    assert sum(f'FROM "{Event._meta.db_table}"' in one["sql"] for one in captured) == 3

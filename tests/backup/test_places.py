@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import signal
 import sys
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, connections
 
 from apps.accounts.models import User
 from apps.housekeeping.backups import last_attempt, last_backup
@@ -174,6 +176,28 @@ def test_failed_backup_deletes_nothing(storage):
     assert len(storage.objects) == 1
 
 
+@pytest.mark.parametrize("address", [ADDRESS, "folder"])
+def test_whole_files_of_failed_backups_are_deleted(address, storage, folder):
+    address = str(folder) if address == "folder" else address
+    names = ("parley-20300101T000000Z-0a0b0c0d.tar", "by-hand.tar")
+    for name in names:
+        call_command("backup", f"{address}/{name}")
+    Backup.objects.update(state=Backup.State.FAILED)  # as if it had been killed before it was noted
+    call_command("backup", address)
+    assert {*names, last_backup().name} == set(stored_at(address).place.sizes())
+    call_command("backup", address, "--keep-last=2")
+    assert set(stored_at(address).place.sizes()) == {"by-hand.tar", *(one.name for one in Backup.objects.complete())}
+
+
+def test_unreadable_stored_file_is_told_as_such(folder, monkeypatch):
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("apps.optional.backup.files.HeldFiles.hold", broken)
+    with pytest.raises(CommandError, match=r"stored file cannot be read: Input/output"):
+        call_command("backup", folder)
+
+
 # One after the other
 
 
@@ -199,6 +223,27 @@ def test_backups_are_made_at_intervals_and_survive_failures(folder, monkeypatch,
     assert waits[:4] == pytest.approx([0, 6 * 3600, 600, 6 * 3600], abs=60)
     assert waits[4] == pytest.approx(6 * 3600, abs=60)
     assert User.objects.count() == 1
+
+
+def test_interval_begins_though_the_database_is_away(folder, monkeypatch, capsys):
+    waits = []
+
+    def wait(seconds):
+        waits.append(round(seconds))
+        assert all(one.connection is None for one in connections.all())
+        monkeypatch.setattr(command, "pause", lambda _: signal.raise_signal(signal.SIGTERM))
+
+    def away(*_):
+        raise OperationalError("It is away")
+
+    monkeypatch.setattr(command, "pause", wait)
+    monkeypatch.setattr(command, "_first", away)
+    with pytest.raises(SystemExit):
+        call_command("backup", folder, "--every=6h")
+    assert waits == pytest.approx([600], abs=60)
+    failed, made = capsys.readouterr().out.splitlines()
+    assert "It is away" in failed
+    assert last_backup().name in made
 
 
 @pytest.mark.parametrize("wrong", ["6", "0h", "h", "1y", "-1h"])

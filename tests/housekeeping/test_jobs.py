@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from celery.beat import Scheduler
 from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
+from kombu.exceptions import OperationalError
 
 from apps.engine import jobs as engine_jobs
 from apps.housekeeping import periodic, processes
@@ -149,6 +151,36 @@ def test_beat_tells_probes_and_systemd_that_it_lives(tmp_path, settings, monkeyp
         BeatScheduler(current_app, lazy=True).tick()
         assert systemd.recv(100) == b"WATCHDOG=1"
     assert (tmp_path / "alive").exists()
+
+
+def test_beat_tells_that_it_lives_while_the_broker_is_away(tmp_path, settings, monkeypatch):
+    settings.ALIVE_FILE = str(tmp_path / "alive")
+
+    def wait(*_):
+        eventually((tmp_path / "alive").exists)
+        raise OperationalError("It is away")
+
+    monkeypatch.setattr(BeatScheduler, "connection", SimpleNamespace(ensure_connection=wait))
+    with pytest.raises(OperationalError):
+        _ = BeatScheduler(current_app, lazy=True).producer
+
+
+def test_processes_that_wait_for_the_database_tell_systemd(tmp_path):
+    address = str(tmp_path / "systemd")
+    away = {
+        "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none", "CELERY_BROKER_URL": "redis://127.0.0.1:1/0",
+        "CHANNEL_LAYER_URL": "redis://127.0.0.1:1/0", "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "240000000",
+    }  # fmt: skip
+    program = [sys.executable, "-c", "import parley.celery"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(SOON)
+        with subprocess.Popen(program, env={**os.environ, **away}, stderr=subprocess.PIPE) as waiting:
+            try:
+                assert systemd.recv(100) == b"WATCHDOG=1"
+                assert waiting.poll() is None
+            finally:
+                waiting.kill()
 
 
 @pytest.mark.parametrize(

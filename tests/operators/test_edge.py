@@ -105,7 +105,8 @@ def test_nginx_limits_attempts_to_sign_in_alone(certified):
 @pytest.mark.parametrize(
     "program", ["python", pytest.param("nginx", marks=INSTALLED), pytest.param("caddy", marks=INSTALLED)]
 )
-def test_healthy_installation_behind_a_proxy_is_green(program, parley, certified):
+def test_healthy_installation_behind_a_proxy_is_green(program, parley, certified, tmp_path):
+    parley.manage("backup", str(tmp_path / "first.tar"))
     with in_front(program, parley, *certified):
         there = f"{NAME}:{parley.public_port}:127.0.0.1"
         done = parley.manage("doctor", "--json", "--resolve", there, check=False)

@@ -253,7 +253,7 @@ async def test_only_allowed_scrapers_see_metrics(settings):
 
 
 def test_certificate_is_read_at_intervals_beside_scrapes():
-    now, answers = 0.0, [1000.0, outbound.Unreachable("It is away."), 2000.0]
+    now, answers = 0.0, [1000.0, outbound.Unreachable("It is away."), ValueError("No certificate."), 2000.0]
 
     def read() -> float:
         if isinstance(answer := answers.pop(0), Exception):
@@ -261,7 +261,7 @@ def test_certificate_is_read_at_intervals_beside_scrapes():
         return answer
 
     certificate = operators_metrics.PublicCertificate(read, clock=lambda: now)
-    for expected, left in ((1000.0, 2), (1000.0, 1), (2000.0, 0)):
+    for expected, left in ((1000.0, 3), (1000.0, 2), (1000.0, 1), (2000.0, 0)):
         deadline = time.monotonic() + 60
         while (certificate.end(), len(answers)) != (expected, left):
             assert time.monotonic() < deadline

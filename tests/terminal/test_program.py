@@ -149,17 +149,37 @@ def test_shells_complete_agents_and_ask_once(tmp_path, agents):
     assert agents.asked == [("/api/v1/agents", "Bearer a-key")]
 
 
-def test_company_authority_is_trusted_if_named(tmp_path, agents, monkeypatch, capsys):
+@pytest.fixture
+def certify(tmp_path, agents, monkeypatch):
+    """Let the agents' server have a certificate by the company, whose authority is in company.pem."""
     company = certificates.certificate()
     (tmp_path / "company.pem").write_bytes(certificates.pem(company[0]))
-    tls = certificates.serving(tmp_path, certificates.certificate("127.0.0.1", by=company))
-    agents.socket = tls.wrap_socket(agents.socket, server_side=True)
-    monkeypatch.setenv("PARLEY_URL", f"https://127.0.0.1:{agents.server_port}")
-    monkeypatch.setenv("PARLEY_API_KEY", "a-key")
+
+    def certify(name: str, days: int = 1) -> None:
+        tls = certificates.serving(tmp_path, certificates.certificate(name, by=company, since=3, days=days))
+        agents.socket = tls.wrap_socket(agents.socket, server_side=True)
+        monkeypatch.setenv("PARLEY_URL", f"https://127.0.0.1:{agents.server_port}")
+        monkeypatch.setenv("PARLEY_API_KEY", "a-key")
+
+    return certify
+
+
+def test_company_authority_is_trusted_if_named(tmp_path, certify, monkeypatch, capsys):
+    certify("127.0.0.1")
     for named, code in (("", 4), ("company.pem", 0), ("missing.pem", 4)):
         monkeypatch.setenv("SSL_CERT_FILE", named and str(tmp_path / named))
         assert run(["agents", "--json"]) == code
         assert ("SSL_CERT_FILE" in capsys.readouterr().err) == bool(code)
+
+
+@pytest.mark.parametrize(("name", "days"), [("127.0.0.2", 1), ("127.0.0.1", -1)])
+def test_another_authority_helps_no_wrong_certificate(name, days, tmp_path, certify, monkeypatch, capsys):
+    certify(name, days)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "company.pem"))
+    assert run(["agents", "--json"]) == 4
+    said = capsys.readouterr().err
+    assert "certificate" in said
+    assert "SSL_CERT_FILE" not in said
 
 
 @pytest.mark.parametrize("known", [{}, {"PARLEY_URL": "http://127.0.0.1:9", "PARLEY_API_KEY": "a-key"}])

@@ -46,12 +46,14 @@ def prune(place: Place, rules: Mapping[str, int]) -> Pruned:
     """Delete from a place what no rule keeps; without rules, nothing.
 
     Only complete backups of this installation are looked at: those of which it has a row, under the names that it
-    gives. They count if they are still there, as long as they were, so that the last good one always stays.
+    gives. They count if they are still there, as long as they were, so that the last good one always stays. A file
+    that got its name although its attempt failed, such as by a kill at its end, is deleted too.
     """
     pruned = Pruned()
     try:
         sizes = place.sizes()
-        rows = Backup.objects.complete().filter(place=place.label, name__in=filter(OWN_NAME.fullmatch, sizes))
+        known = Backup.objects.filter(place=place.label, name__in=filter(OWN_NAME.fullmatch, sizes))
+        rows = known.complete()
         good = [row for row in rows if sizes[row.name] == row.bytes]
         pruned.damaged.extend(row.name for row in rows if row not in good)
         staying = kept(good, rules) if rules else set(good)
@@ -60,6 +62,9 @@ def prune(place: Place, rules: Mapping[str, int]) -> Pruned:
                 place.delete(row.name)
                 pruned.deleted.append(row.name)
                 row.delete()
+        for row in known.filter(state=Backup.State.FAILED) if rules else ():
+            place.delete(row.name)
+            pruned.deleted.append(row.name)
     except BadBackup as error:
         pruned.problem = str(error)
     return pruned

@@ -42,7 +42,10 @@ class Place(Protocol):
         """Can a backup of this name be written here?"""
 
     def writing(self, name: str) -> AbstractContextManager[Output]:
-        """A file that gets its name when the block ends well, and what it holds is what was written."""
+        """A file that gets its name when the block ends well, and what it holds is what was written.
+
+        What fails in the block for another reason than this file, it raises as BadBackup itself.
+        """
 
     def open(self, name: str) -> io.BufferedReader: ...
 
@@ -120,35 +123,32 @@ class Folder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Output]:
-        try:
-            with _checked_file(self.path / name) as file:
-                yield file
-        except OSError as error:
-            raise BadBackup(f"{self.path / name} cannot be written: {error.strerror or error}.") from error
+        with refused("written", self.path / name), _checked_file(self.path / name) as file:
+            yield file
 
     def open(self, name: str) -> io.BufferedReader:
-        try:
+        with refused("read", self.path / name):
             return open(self.path / name, "rb")
-        except OSError as error:
-            raise BadBackup(f"{self.path / name} cannot be read: {error.strerror}.") from error
 
     def sizes(self) -> dict[str, int]:
-        with self._refused("read"):
+        with refused("read", self.path):
             return {one.name: one.stat().st_size for one in os.scandir(self.path) if one.is_file()}
 
     def delete(self, name: str) -> None:
-        with self._refused("changed"):
+        with refused("changed", self.path):
             (self.path / name).unlink(missing_ok=True)
 
     def discard(self, name: str) -> None:
         _part_of(self.path / name).unlink(missing_ok=True)
 
-    @contextmanager
-    def _refused(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise BadBackup(f"{error.filename or self.path} cannot be {doing}: {error.strerror}.") from error
+
+@contextmanager
+def refused(doing: str, what: object) -> Iterator[None]:
+    """Raises BadBackup for what the machine does not allow."""
+    try:
+        yield
+    except OSError as error:
+        raise BadBackup(f"{error.filename or what} cannot be {doing}: {error.strerror or error}.") from error
 
 
 def _part_of(path: Path) -> Path:
@@ -162,7 +162,7 @@ def _checked_file(path: Path) -> Iterator[Output]:
     handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(handle, "w+b") as file:
-            yield (written := Counted(file))
+            yield (written := Counted(file, path))
             file.flush()
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # so that the disk is read, not memory
@@ -184,13 +184,15 @@ def _sha256(file: IO[bytes]) -> bytes:
 
 
 class Counted:
-    """Writes into another file, and sums up what."""
+    """Writes into another file, and sums up what. Raises BadBackup, with `label`."""
 
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out, self.bytes, self.sha256 = out, 0, hashlib.sha256()
+    def __init__(self, out: IO[bytes], label: object) -> None:
+        self._out, self._label = out, label
+        self.bytes, self.sha256 = 0, hashlib.sha256()
 
     def write(self, content: Any) -> int:
-        self._out.write(content)
+        with refused("written", self._label):
+            self._out.write(content)
         self.sha256.update(content)
         self.bytes += len(content)
         return len(content)
@@ -206,7 +208,7 @@ class StandardOutput:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Output]:
-        yield Counted(sys.stdout.buffer)
+        yield Counted(sys.stdout.buffer, self.label)
         sys.stdout.buffer.flush()
 
     def open(self, name: str) -> io.BufferedReader:

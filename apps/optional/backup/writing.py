@@ -34,7 +34,7 @@ from apps.optional.backup.container import (
 )
 from apps.optional.backup.database import Progress, Snapshot, is_migrated
 from apps.optional.backup.keeping import Pruned, prune
-from apps.optional.backup.places import Stored
+from apps.optional.backup.places import Stored, refused
 from apps.optional.backup.sealing import SealedWriter, Secret
 from apps.optional.backup.tables import Row, Table, all_tables
 from parley.db import versions
@@ -93,7 +93,7 @@ def make_backup(
                     with suppress(BadBackup):  # some storages cannot list what they have of uploads
                         place.discard(one.name)
             place.check_free(target.name)
-            with place.writing(target.name) as out:
+            with place.writing(target.name) as out, refused("read", "A stored file"):
                 manifest = _write(cast(IO[bytes], out), held, choices, progress)
             row.bytes = out.bytes
         return Made(manifest, row, prune(place, rules))

@@ -24,6 +24,7 @@ SILENCE = 60.0  # seconds without a heartbeat, after which a stream is lost
 PIECE = 4 * 1024 * 1024  # bytes
 UNREACHABLE = 4
 TRUST = "Add your company's authority to this machine's (update-ca-certificates), or name its file by SSL_CERT_FILE."
+UNKNOWN_AUTHORITY = {18, 19, 20, 21}  # X509_V_ERR_… of OpenSSL; others are a wrong name or a certificate that ended
 ADDRESS = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?(?:/[^\s?#@\\]*)?")
 
 
@@ -274,7 +275,7 @@ class Parley:
         behind: BaseException | None = error
         while behind and not isinstance(behind, ssl.SSLCertVerificationError):
             behind = behind.__cause__ or behind.__context__
-        if behind:
+        if isinstance(behind, ssl.SSLCertVerificationError) and behind.verify_code in UNKNOWN_AUTHORITY:
             return Failure(f"{sentence} {TRUST}", code=UNREACHABLE)
         return Failure(f"{sentence} Check that Parley runs there, or run: parley login ADDRESS", code=UNREACHABLE)
 

@@ -41,7 +41,7 @@ from apps.web.templatetags.parley import HUES, avatar
 from parley.faces.cells import money
 
 LONGEST_BESIDE_HTML = 2000  # characters of an answer's Markdown, beside its HTML when a page opens
-FORMAT = 13  # browsers drop cached items of other versions
+FORMAT = 14  # browsers drop cached items of other versions
 LONGEST_VALUE = 2000  # characters
 LONGEST_SUGGESTION, MOST_SUGGESTIONS = 300, 6  # characters; below one answer
 

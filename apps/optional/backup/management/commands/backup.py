@@ -94,19 +94,23 @@ class Command(QuickCommand):
 
     def _repeat(self, every: datetime.timedelta, target: Stored, choices: Choices, rules: dict[str, int]) -> None:
         """Until a signal ends it. What fails is said in a line, and tried again."""
-        due = _first(every, target)
+        due = None
         while True:
             now = datetime.datetime.now(datetime.UTC)
-            pause(max(0.0, (due - now).total_seconds()))
-            now = datetime.datetime.now(datetime.UTC)
+            said = ""
             try:
-                said, due = " ".join(_summary(_make(target, choices, rules))), now + every
+                if due is None:
+                    due = _first(every, target)
+                else:
+                    said, due = " ".join(_summary(_make(target, choices, rules))), now + every
             except Exception as error:  # whatever it is, the next one may succeed
                 said, due = f"FAILED: {error or type(error).__name__}", now + min(every, RETRY)
             finally:
-                connections.close_all()
-            self.stdout.write(f"{now:%F %T} {' '.join(said.split())} Next: {due:%F %T} UTC.")
-            self.stdout.flush()
+                connections.close_all()  # an idle connection does not live for hours everywhere
+            if said:
+                self.stdout.write(f"{now:%F %T} {' '.join(said.split())} Next: {due:%F %T} UTC.")
+                self.stdout.flush()
+            pause(max(0.0, (due - datetime.datetime.now(datetime.UTC)).total_seconds()))
 
 
 pause = time.sleep
