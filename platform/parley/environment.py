@@ -113,7 +113,9 @@ def data_dir() -> Path:
     Raises Misconfigured if this user cannot write there.
     """
     path = Path(HOME / env.str("DATA_DIR", default="var")).resolve()
-    advice = "Let the user that Parley runs as write there, or set DATA_DIR to a folder where it may."
+    advice = (
+        "Let the user that Parley runs as write there (systemd: ReadWritePaths=), or set DATA_DIR to another folder."
+    )
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:

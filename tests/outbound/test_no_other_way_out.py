@@ -16,8 +16,9 @@ A_LINE = "the client of the A2A SDK goes over a line whose transport is outbound
 A_SIGNATURE = "what signs the requests that go over that line"
 A_CLIENT = "a program of its own, on a person's machine"
 REASONS = {
-    ("platform/parley/terminal/client.py", "httpx"): A_CLIENT,
-    ("platform/parley/terminal/program.py", "httpx"): A_CLIENT,
+    ("platform/parley/terminal/client.py", "httpx2"): A_CLIENT,
+    ("platform/parley/terminal/client.py", "ssl"): A_CLIENT,
+    ("platform/parley/terminal/program.py", "httpx2"): A_CLIENT,
     ("apps/remote/authentication/oauth2.py", "httpx"): A_SIGNATURE,
     ("apps/remote/authentication/http_auth.py", "httpx"): A_SIGNATURE,
     ("apps/remote/federation/tokens.py", "httpx"): A_SIGNATURE,
@@ -28,6 +29,9 @@ REASONS = {
     ("apps/engine/worker.py", "socket"): "the machine's own name",
     ("platform/parley/serving/server.py", "socket"): "whether the port to listen on is free",
     ("apps/housekeeping/processes.py", "socket"): "the machine's name",
+    ("apps/housekeeping/heartbeats.py", "socket"): "systemd's socket on this machine",
+    ("platform/parley/telemetry/tracing.py", "ssl"): "where the system's authorities are, for the operators' collector",
+    ("apps/operators/doctor/calls.py", "ssl"): "the reasons why a certificate is refused",
     ("apps/optional/backup/moving.py", "socket"): "whether this installation serves",
     (
         "apps/optional/backup/s3.py",

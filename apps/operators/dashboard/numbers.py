@@ -164,7 +164,7 @@ def workers(viewer: User) -> Table:
         rows.append((name, state, load, ago(process.seen_at)))
     return Table(
         "workers", "Workers", ("process", "state", "runs of its capacity", "heartbeat"), rows,
-        "No worker has been seen. Tasks wait until one starts: celery -A parley worker.",
+        "No worker has been seen. Tasks wait until one starts.",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import platform
 import shutil
@@ -95,6 +96,8 @@ def data_folder(_: Patient) -> Finding:
             file.write(b"doctor")
     except OSError as error:
         advice = f"Let the user of Parley's processes write to DATA_DIR ({folder})."
+        if error.errno == errno.ENOSPC:
+            advice = "Make room on this disk."
         return problem(f"Files cannot be written to {folder}: {error.strerror}.", advice)
     exposed = [path for path in _private_files() if path.stat().st_mode & 0o004 and _others_may_enter(path)]
     if exposed:

@@ -23,12 +23,10 @@ from parley.program import DISTRIBUTION
 SKEW_SECONDS, BAD_SKEW_SECONDS = 2.0, 15.0
 OLD_RUN_SECONDS, STUCK_RUN_SECONDS = 60.0, 600.0
 FULL_SHARE = 0.9  # of the server's connections in use
-START_WORKER = (
-    "Start ./manage.py serve, or celery -A parley worker. If it runs, look at its log and its broker. EXPECTED_WORKERS"
-    " says how many there should be."
-)
+START = "Start one: celery -A parley {}, or where systemd runs Parley: systemctl start {}."
+START_EMBEDDED = "Start ./manage.py serve, which has its own."
 WORKERS_MISSING = "runbooks/workers-missing.md"
-START_BEAT = "Start one: celery -A parley beat, or ./manage.py serve, which has its own."
+EXPECTED = " If it runs, look at its log and its broker. EXPECTED_WORKERS says how many there should be."
 
 
 def database(_: Patient) -> Finding:
@@ -85,7 +83,7 @@ def stored_secrets(_: Patient) -> Finding:
     counts = [unreadable(field) for field in encrypted_fields()]
     if bad := [count for count in counts if count.unreadable]:
         total, columns = sum(count.unreadable for count in bad), ", ".join(count.column for count in bad)
-        advice = "Put the key that they were written with behind the others in MASTER_KEY."
+        advice = "Put the key that they were written with behind the others: MASTER_KEY=NEW,OLD."
         return problem(f"{total} stored secrets cannot be decrypted ({columns}). {bad[0].reason}", advice)
     return ok("MASTER_KEY decrypts the stored secrets.")
 
@@ -102,12 +100,16 @@ def database_clock(_: Patient) -> Finding:
     return warning(text, advice) if abs(skew) > SKEW_SECONDS else ok(text)
 
 
+def _start(process: str, unit: str) -> str:
+    return START_EMBEDDED if settings.EMBEDDED else START.format(process, unit)
+
+
 def workers(_: Patient) -> Finding:
-    return _seen(ServerProcess.Kind.WORKER, START_WORKER)
+    return _seen(ServerProcess.Kind.WORKER, _start("worker", "parley-worker@1") + EXPECTED)
 
 
 def beat(_: Patient) -> Finding:
-    return _seen(ServerProcess.Kind.BEAT, START_BEAT)
+    return _seen(ServerProcess.Kind.BEAT, _start("beat", "parley-beat"))
 
 
 def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:

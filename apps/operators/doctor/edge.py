@@ -27,11 +27,14 @@ SKEW_SECONDS = 2.0
 STRANGER = "192.0.2.66"  # for documentation (RFC 5737): nobody calls from it
 LATE, LAST = datetime.timedelta(days=21), datetime.timedelta(days=7)  # before a certificate's end
 LATE_PART, LAST_PART = 6, 15  # of the time of a short one: ACME clients renew when a third is left
-FORBIDDEN, NOT_FOUND = 403, 404
+BAD_REQUEST, FORBIDDEN, NOT_FOUND = 400, 403, 404
 
 
 def web_server(patient: Patient) -> Finding:
-    start = "Start Parley, and look at the proxy's log. Both must serve PUBLIC_BASE_URL (or --url)."
+    start = (
+        "Start Parley, and look at the proxy's log. Both must serve PUBLIC_BASE_URL (or --url), and DNS or --resolve"
+        " must lead there."
+    )
     try:
         answer = calls.get(patient, "/healthz")
     except outbound.Untrusted as error:
@@ -133,7 +136,9 @@ def agent_card(patient: Patient) -> Finding:
     if answer.status == NOT_FOUND:
         return ok("There is no agent with an open card.")
     if answer.status != 200:
-        advice = "Let the proxy pass the Host header on, and add its name to ALLOWED_HOSTS."
+        advice = "Look at the web server's log."
+        if answer.status == BAD_REQUEST:
+            advice = "Let the proxy pass the Host header on, and add its name to ALLOWED_HOSTS."
         return problem(f"The card is not served (status {answer.status}).", advice)
     urls = [str(one.get("url", "")) for one in answer.json.get("supportedInterfaces", [])]
     if wrong := [url for url in urls if not url.startswith(f"{patient.url}/")]:

@@ -22,6 +22,9 @@ class State(StrEnum):
     PROBLEM = "problem"
 
 
+NOT_CHECKED = "Not checked."
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a check found, in a sentence, and what to do about it; `advice` is "" where all is well.
@@ -33,6 +36,10 @@ class Finding:
     text: str
     advice: str = ""
     page: str = ""
+
+    @property
+    def is_skipped(self) -> bool:
+        return self.text == NOT_CHECKED
 
 
 def ok(text: str) -> Finding:
@@ -111,7 +118,7 @@ def examine(checks: Sequence[Check], patient: Patient) -> Iterator[tuple[Check, 
             yield check, started[check.name].finding()
         else:
             advice = f"First solve the problem of: {_in_the_way(check, started)}."
-            yield check, warning("Not checked.", advice)
+            yield check, warning(NOT_CHECKED, advice)
 
 
 def _in_the_way(check: Check, started: Mapping[str, _Running]) -> str:

@@ -39,8 +39,10 @@ class Command(QuickCommand):
         for check, finding in examine(CHECKS, patient):
             finding = replace(finding, advice=finding.advice.replace("./manage.py", program()))
             findings.append((check, finding))
-            if not as_json:
+            if not (as_json or finding.is_skipped):
                 self._print(check, finding)
+        if not as_json:
+            self._print_skipped([one for one in findings if one[1].is_skipped])
         states = [finding.state for _, finding in findings]
         if as_json:
             worst = next((one for one in (State.PROBLEM, State.WARNING) if one in states), State.OK)
@@ -48,6 +50,13 @@ class Command(QuickCommand):
             self.stdout.write(json.dumps({"status": worst, "checks": checks}, indent=2))
         if number := states.count(State.PROBLEM):
             raise CommandError(f"{number} problem{'s' if number > 1 else ''} found.", returncode=1)
+
+    def _print_skipped(self, skipped: list[tuple[Check, Finding]]) -> None:
+        by_advice: dict[str, list[str]] = {}
+        for check, finding in skipped:
+            by_advice.setdefault(finding.advice, []).append(check.name)
+        for advice, names in by_advice.items():
+            self.stdout.write(f"Not checked: {', '.join(names)}.\n  → {advice}")
 
     def _print(self, check: Check, finding: Finding) -> None:
         styles = {State.OK: self.style.SUCCESS, State.WARNING: self.style.WARNING, State.PROBLEM: self.style.ERROR}
