@@ -14,6 +14,12 @@ if (email) {
   ask();
 }
 
+// What was chosen before htmx had loaded
+addEventListener("load", () => {
+  const chosen = document.querySelector("#connection [name=provider]:checked");
+  if (chosen && !chosen.defaultChecked) chosen.dispatchEvent(new Event("change", { bubbles: true }));
+});
+
 // A choice is sent by a button, which shows once it is another
 for (const form of document.querySelectorAll("form[data-changes]")) {
   const [select, button] = form.querySelectorAll("select, button");

@@ -10,7 +10,10 @@ for (const time of document.querySelectorAll("time[datetime]")) localizeTime(tim
 
 // Dialogs over the page
 
-document.getElementById("account").addEventListener("beforetoggle", () => import("./account.js").catch(notLoaded));
+const account = document.getElementById("account");
+const loadAccount = () => import("./account.js").catch(() => notLoaded());
+account.addEventListener("beforetoggle", loadAccount);
+if (account.matches(":popover-open")) loadAccount(); // opened before this script
 
 const OPEN = {
   palette: () => openPalette("find", "Search"),
