@@ -153,7 +153,7 @@ def test_beat_tells_probes_and_systemd_that_it_lives(tmp_path, settings, monkeyp
     assert (tmp_path / "alive").exists()
 
 
-def test_beat_tells_that_it_lives_while_the_broker_is_away(tmp_path, settings, monkeypatch):
+def test_beat_lives_while_broker_is_away(tmp_path, settings, monkeypatch):
     settings.ALIVE_FILE = str(tmp_path / "alive")
 
     def wait(*_):

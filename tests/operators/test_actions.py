@@ -118,7 +118,7 @@ def test_results_name_only_rows_one_may_view(operator_with, operator, ada):
     assert ada.email in operator_with("view_bulkaction", "view_user").get(page).text
 
 
-def test_only_the_rows_that_were_asked_about_are_changed(admin_client, many_tasks):
+def test_acts_change_only_rows_asked_about(admin_client, many_tasks):
     seen = many_tasks(2)
     choose(admin_client, Task, "cancel_selected", seen[0], across=True)
     [later] = many_tasks(1)

@@ -73,7 +73,7 @@ def test_nothing_is_said_while_all_is_well(admin_client, all_is_well):
     assert banners(admin_client) == {}
 
 
-def test_each_wrong_thing_leads_to_its_rows_and_advice(admin_client, all_is_wrong):
+def test_banners_lead_to_rows_and_advice(admin_client, all_is_wrong):
     """That all agents are paused holds the queue back, so it is tried afterwards."""
     found = banners(admin_client)
     set_activity_of_all(Activity.PAUSED, None)
