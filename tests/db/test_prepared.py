@@ -20,6 +20,7 @@ SELECT = "SELECT " + ", ".join(f"%s::{kind}" for kind in TYPES)
 
 
 def test_prepared_statement_gives_the_same_values():
+    connection.close()  # with what others prepared on it
     for _ in range(TIMES):
         assert execute(SELECT, VALUES).fetchall() == [tuple(VALUES)]
     assert execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE %s", ["parley%"]).fetchone() == (1,)
