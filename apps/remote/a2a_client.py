@@ -48,6 +48,7 @@ from apps.remote.federation.known import remember_version, special_remote
 from apps.remote.transport import CallClient, pooled_transport
 from parley import db
 from parley.outbound.transports import Transport
+from parley.registry import added
 
 JSON = dict[str, Any]
 OTHER_VERSION = {"1.0": "0.3", "0.3": "1.0"}
@@ -94,8 +95,17 @@ async def connect_for(
         db.later(remember_version, agent.pk, "" if is_stated else version)
 
     speaks = remote.spoken_version if remote else ""
-    async with connect(card, auth=auth, headers=headers, speaks=speaks, on_other_version=remember) as peer:
-        yield peer
+    find_socket = added.get("agent_socket")
+    socket = await find_socket(agent) if find_socket else ""
+    try:
+        async with connect(
+            card, auth=auth, headers=headers, speaks=speaks, socket=socket, on_other_version=remember
+        ) as peer:
+            yield peer
+    except RemoteError as error:
+        if socket and (why := await added["agent_failure"](agent)):
+            error.args = (f"{error} {why}",)
+        raise
 
 
 @asynccontextmanager
@@ -105,6 +115,7 @@ async def connect(
     auth: SigningAuth | None = None,
     headers: Mapping[str, str] | None = None,
     speaks: str = "",
+    socket: str = "",
     on_other_version: Callable[[str], None] = lambda version: None,
 ) -> AsyncIterator[Peer]:
     """Connect to the agent of this card. `auth` and `headers` go with each request. Raises BadCard.
@@ -113,12 +124,13 @@ async def connect(
 
     Args:
         speaks: the version of A2A in which the agent answers, if it is known to be another than its card says.
+        socket: the path of the Unix socket of an agent that runs on this machine.
         on_other_version: called with that version when it is found out.
     """
     interface = choose_interface(card)
     if speaks:
         interface = replace(interface, version=speaks)
-    async with pooled_transport(interface.origin) as transport:
+    async with pooled_transport(interface.origin, socket) as transport:
         yield Peer(card, interface, transport, auth, headers or {}, on_other_version)
 
 

@@ -48,7 +48,7 @@ BREAKDOWN_STATUSES = (500, 502, 504)
 
 BODY_AND_SECRET_HEADERS = ("content-length", "content-type", "host", "authorization", "cookie")
 
-PoolKey = tuple[str, outbound.Guard, outbound.Limits]
+PoolKey = tuple[str, outbound.Guard, outbound.Limits, str]
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class LoopPools:
     async def borrow(self, key: PoolKey) -> AsyncIterator[Transport]:
         pool = self.pools.get(key)
         if pool is None:
-            pool = self.pools[key] = OriginPool(Transport(outbound.Exchange(key[1], key[2])))
+            pool = self.pools[key] = OriginPool(Transport(outbound.Exchange(key[1], key[2], socket=key[3])))
         pool.users += 1
         try:
             yield pool.transport
@@ -98,8 +98,8 @@ _loop_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPools] = w
 
 
 @asynccontextmanager
-async def pooled_transport(origin: str) -> AsyncIterator[Transport]:
-    """The transport to one origin, with connections that the event loop shares."""
+async def pooled_transport(origin: str, socket: str = "") -> AsyncIterator[Transport]:
+    """The transport to one origin, or to a Unix socket, with connections that the event loop shares."""
     loop = asyncio.get_running_loop()
     pools = _loop_pools.get(loop)
     if pools is None:
@@ -113,7 +113,7 @@ async def pooled_transport(origin: str) -> AsyncIterator[Transport]:
         stream_bytes=settings.REMOTE_STREAM_BYTES,
         connections=settings.REMOTE_CONNECTIONS,
     )
-    async with pools.borrow((origin, outbound.guard(), limits)) as transport:
+    async with pools.borrow((origin, outbound.guard(), limits, socket)) as transport:
         yield transport
 
 

@@ -10,6 +10,8 @@ from typing import NoReturn
 from parley import terminal
 
 DISTRIBUTION = "parley-platform"
+FOLDER_COMMANDS = ("add", "log", "secret")
+"""Of `parley agents`: of this installation, not of the client."""
 
 
 def main() -> None:
@@ -19,6 +21,9 @@ def main() -> None:
         print(f"Parley {version(DISTRIBUTION)}")
     elif words[:1] == ["help"] and words[1:2] and words[1] in terminal.COMMANDS:
         _run_client([words[1], "--help"])
+    elif words[:1] == ["agents"] and words[1:2] and words[1] in FOLDER_COMMANDS:
+        sys.argv[1:] = ["agent_folder", *words[1:]]
+        _run_django_command(sys.argv[1:])
     elif (words and words[0] in terminal.COMMANDS) or "_ARGCOMPLETE" in os.environ:
         _run_client(words)
     else:

@@ -56,6 +56,8 @@ class ParleyApp(AppConfig):
     credential_link = ""  # when a turn ends: its outcome; returns the link if it asks for a credential
     credential_lender = ""  # when a handler asks for a credential: the assignment, the service
     payment_budgets = ""  # in the transaction in which a task asks for a payment: task, the event's index, its choices
+    agent_socket = ""  # awaited before an agent is called: the agent; returns its Unix socket if it runs here, or ""
+    agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
     # A function for each kind of agent

@@ -113,6 +113,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.conversations.public_links",
     "apps.conversations.uploads",
     "apps.remote",
+    "apps.deployments",
     "apps.optional.federation",
     "apps.plans",
     "apps.automation",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentkit.errors import HandlerError
 from agentkit.handlers import SkillHandler, load_handler
@@ -22,28 +22,40 @@ class Description(BaseModel):
     Attributes:
         handler: the agent's class or function, as `module:Name`.
         command: instead, a program with its arguments (see `agentkit.adapters.command`).
+        serve: instead, a command that starts an A2A server of its own at the Unix socket $A2A_SOCKET.
         name, description, version: replace the handler's.
+        access: who may use it, as `access` of an agent says; a platform's usual one by default.
+        starters: questions to begin with, which people are shown.
+        secrets: names of the environment's secrets that it needs, such as OPENAI_API_KEY.
+        memory: megabytes that its processes may take together.
+        start_seconds: until it answers.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     handler: str = ""
     command: list[str] = []
+    serve: list[str] = []
     name: str = ""
     description: str = ""
     version: str = ""
+    access: Literal["", "public", "authenticated"] = ""
+    starters: list[str] = Field(default=[], max_length=8)
+    secrets: list[Annotated[str, Field(pattern="^[A-Z][A-Z0-9_]*$")]] = []
+    memory: int = Field(default=512, ge=64, le=65_536)
+    start_seconds: float = Field(default=30.0, gt=0, le=600)
 
     @model_validator(mode="before")
     @classmethod
     def _split_command(cls, given: object) -> object:
-        if isinstance(given, dict) and isinstance(given.get("command"), str):
-            return given | {"command": shlex.split(given["command"])}
-        return given
+        if not isinstance(given, dict):
+            return given
+        return given | {one: shlex.split(given[one]) for one in ("command", "serve") if isinstance(given.get(one), str)}
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
-        if bool(self.handler) == bool(self.command):
-            raise ValueError("name the agent either by handler: module:Name, or by command: a program")
+        if [self.handler != "", bool(self.command), bool(self.serve)].count(True) != 1:
+            raise ValueError("name the agent by one of handler: module:Name, command: a program, serve: an A2A server")
         return self
 
     @classmethod
@@ -73,6 +85,8 @@ def agent_at(target: str) -> SkillHandler:
         return load_handler(target)
     folder = Path(target)
     described = Description.read(folder)
+    if described.serve:
+        raise HandlerError(f"{folder} serves itself: {shlex.join(described.serve)}")
     if described.command:
         from agentkit.adapters.command import agent
 

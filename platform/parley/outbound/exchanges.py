@@ -67,8 +67,11 @@ class Answer:
 class Exchange:
     """A connection pool for one event loop. It ignores redirects and the environment's proxies."""
 
-    def __init__(self, guard: Guard, limits: Limits, *, trusted: ssl.SSLContext | None = None) -> None:
-        """`trusted` is by default what all calls trust."""
+    def __init__(
+        self, guard: Guard, limits: Limits, *, trusted: ssl.SSLContext | None = None, socket: str = ""
+    ) -> None:
+        """`trusted` is by default what all calls trust. With the path of a Unix `socket` all requests go there."""
+        self._socket = socket
         self._guard = guard
         self._limits = limits
         self._trusted = trusted
@@ -102,7 +105,8 @@ class Exchange:
             max_connections=self._limits.connections,
             max_keepalive_connections=20,
             keepalive_expiry=15.0,
-            network_backend=CheckedConnections(self._guard),
+            network_backend=httpcore2.AnyIOBackend() if self._socket else CheckedConnections(self._guard),
+            uds=self._socket or None,
         )
 
     @asynccontextmanager

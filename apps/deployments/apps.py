@@ -1,0 +1,7 @@
+from parley.registry import ParleyApp
+
+
+class DeploymentsConfig(ParleyApp):
+    verbose_name = "Agents' folders"
+    agent_socket = "processes.socket_of"
+    agent_failure = "processes.why_it_ended"

@@ -1,0 +1,398 @@
+"""Keeps the processes of agents that have a folder: one keeper per machine, a program that needs only Python.
+
+Parley's processes start it, connect to its Unix socket, and ask for agents, a JSON object a line (`Keeper.answer`). An
+agent's process outlives the worker that asked for it, and ends a moment after the last of Parley's. A process that
+takes too much ends with all that it started; nobody else notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import fcntl
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LONELY_SECONDS = 15.0  # without anybody connected, until all ends
+WATCH_SECONDS = 1.0
+BACKOFF_SECONDS = (0.5, 60.0)  # between starts of an agent that ends: the first and the longest
+STEADY_SECONDS = 60.0  # after which an agent that runs may end without a longer wait
+OLD_SECONDS = 3600.0  # without use, until an agent's earlier version ends
+LOG_BYTES = 1024 * 1024  # of a log file, of which one older is kept
+LOG_RATE = 256 * 1024  # bytes a second that an agent may print; then it waits
+SETUP_SECONDS = 900.0
+LONGEST_REQUEST = 1024 * 1024
+LONGEST_LINE = 300  # characters of a log's last line in an error
+ERROR = re.compile(r"\W*(\w*Error|error|fatal)\b", re.I)  # begins a line that says more than those after it
+PDEATHSIG, SUBREAPER = 1, 36  # of prctl
+MEGABYTE = 1024 * 1024
+
+type Json = dict[str, Any]
+type Say = Callable[[Json], None]
+
+
+class Ended(Exception):
+    """The agent does not run. The text says why, for people."""
+
+
+class Limits(NamedTuple):
+    """What an agent may take: `memory` of all its processes, a `file` in megabytes, and seconds to `start`."""
+
+    memory: int = 512
+    processes: int = 64
+    file: int = 256
+    start: float = 30.0
+
+
+@dataclass(eq=False)
+class Agent:
+    """An agent's process, and what it was asked to be: see `Keeper.answer`.
+
+    Attributes:
+        why: why its newest process ended; "" if it has not.
+        waited: seconds to wait before the next start.
+    """
+
+    key: str
+    name: str
+    folder: Path
+    home: Path
+    setup: list[list[str]]
+    run: list[str]
+    environment: dict[str, str]
+    setup_environment: dict[str, str]
+    limits: Limits
+    process: asyncio.subprocess.Process | None = None
+    logging: asyncio.Task[None] | None = None
+    since: float = 0.0
+    used: float = 0.0
+    waited: float = 0.0
+    why: str = ""
+    last_line: str = ""
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def socket(self) -> Path:
+        return Path(self.environment["A2A_SOCKET"])
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    async def ensure(self, say: Say) -> str:
+        """The path of its socket, once it answers there. Raises Ended."""
+        self.used = time.monotonic()
+        async with self.busy:
+            if not self.is_running:
+                await self._prepare(say)
+                await self._start(say)
+        return str(self.socket)
+
+    async def _prepare(self, say: Say) -> None:
+        """Make its environment, once on this machine."""
+        done = self.home / "ready"
+        if done.exists() and done.read_text() == json.dumps(self.setup):
+            return
+        for command in self.setup:
+            say({"progress": f"{Path(command[0]).name} {' '.join(command[1:])}"})
+            await self._spawn(command, is_setup=True)
+            process = self.process
+            assert process is not None
+            try:
+                async with asyncio.timeout(SETUP_SECONDS):
+                    code = await process.wait()
+            except TimeoutError:
+                await self.end()
+                raise Ended(f"Its environment was not ready after {SETUP_SECONDS:.0f} s.") from None
+            if self.logging:
+                await self.logging
+            if code:
+                raise Ended(f"Its environment cannot be made: {self.last_line or f'exit code {code}'}")
+        done.write_text(json.dumps(self.setup))
+
+    async def _start(self, say: Say) -> None:
+        wait = self.since + self.waited - time.monotonic()
+        if wait > 0 and self.why:
+            raise Ended(f"{self.why} It starts again in {wait:.0f} s.")
+        say({"progress": "starting"})
+        self.socket.unlink(missing_ok=True)
+        self.why, self.since = "", time.monotonic()
+        first, longest = BACKOFF_SECONDS
+        self.waited = min(longest, max(first, 2 * self.waited))
+        await self._spawn(self.run, is_setup=False)
+        until = time.monotonic() + self.limits.start
+        while not await self._answers():
+            if not self.is_running:
+                if self.logging:
+                    await self.logging
+                raise Ended(self._failed(self.why or f"Its process ended as it started ({self._code()})."))
+            if time.monotonic() > until:
+                await self.end(f"Its process did not answer within {self.limits.start:.0f} s.")
+                raise Ended(self._failed(self.why))
+            await asyncio.sleep(0.02)
+
+    def _failed(self, why: str) -> str:
+        self.why = f"{why} Its last line: {self.last_line}" if self.last_line else why
+        return self.why
+
+    async def _answers(self) -> bool:
+        with suppress(OSError):
+            _, writer = await asyncio.open_unix_connection(self.socket)
+            writer.close()
+            return True
+        return False
+
+    async def _spawn(self, command: list[str], *, is_setup: bool) -> None:
+        environment = {**self.environment, **(self.setup_environment if is_setup else {})}
+        environment |= {"HOME": str(self.home), "TMPDIR": str(self.home / "tmp")}
+        (self.home / "tmp").mkdir(parents=True, exist_ok=True)
+        self.last_line = ""
+        try:
+            self.process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=self.folder,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=lambda: confine(None if is_setup else self.limits),
+            )
+        except OSError as error:
+            raise Ended(f"{command[0]} cannot be started: {error.strerror or error}.") from None
+        self.logging = asyncio.create_task(self._log(self.process))
+
+    async def _log(self, process: asyncio.subprocess.Process) -> None:
+        """Keep what it prints. One that prints more than LOG_RATE waits."""
+        assert process.stdout is not None
+        at = self.home / "log"
+        with at.open("ab", buffering=0) as file:
+            while piece := await process.stdout.read(64 * 1024):
+                if file.tell() + len(piece) > LOG_BYTES:
+                    at.with_suffix(".old").write_bytes(at.read_bytes())
+                    file.truncate(0)
+                file.write(piece)
+                for line in filter(str.strip, piece.decode(errors="replace").splitlines()):
+                    if ERROR.match(line) or not ERROR.match(self.last_line):
+                        self.last_line = line.strip()[:LONGEST_LINE]
+                await asyncio.sleep(len(piece) / LOG_RATE)
+
+    def _code(self) -> str:
+        code = self.process.returncode if self.process else None
+        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+    def notice_end(self) -> bool:
+        """Has its process ended since the last look?"""
+        if self.process is None or self.process.returncode is None:
+            return False
+        self.why = self.why or f"Its process ended ({self._code()})."
+        if time.monotonic() - self.since > STEADY_SECONDS:
+            self.waited = 0.0
+        self.process = None
+        return True
+
+    async def end(self, why: str = "") -> None:
+        """End it with all that it started."""
+        self.why = why or self.why
+        if self.process is None:
+            return
+        for _ in range(50):  # of processes that start others meanwhile
+            members = [one for one in processes() if self.owns(one)]
+            for one in members:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(one.pid, signal.SIGKILL)
+            if not members:
+                break
+            await asyncio.sleep(0.02)
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+
+    def owns(self, one: Process) -> bool:
+        return self.process is not None and self.process.pid in (one.pid, one.session, *one.ancestors)
+
+    async def watch(self, all_processes: list[Process]) -> None:
+        """End it if it takes more than it may."""
+        members = [one for one in all_processes if self.owns(one)]
+        memory = sum(one.memory for one in members) // MEGABYTE
+        if memory > self.limits.memory:
+            await self.end(f"It took {memory} MB of memory and may take {self.limits.memory}.")
+        elif len(members) > self.limits.processes:
+            await self.end(f"It started {len(members)} processes and may have {self.limits.processes}.")
+
+
+class Process(NamedTuple):
+    """A process of this machine; `memory` in bytes."""
+
+    pid: int
+    session: int
+    memory: int
+    ancestors: tuple[int, ...]
+
+
+def processes() -> list[Process]:
+    """All that run; none where there is no /proc."""
+    found = {pid: (parent, session, memory) for pid, parent, session, memory in _read_processes()}
+
+    def ancestors(pid: int) -> Iterator[int]:
+        while (pid := found[pid][0]) in found:
+            yield pid
+
+    return [Process(pid, session, memory, tuple(ancestors(pid))) for pid, (_, session, memory) in found.items()]
+
+
+def _read_processes() -> Iterator[tuple[int, int, int, int]]:
+    page = resource.getpagesize()
+    for entry in os.scandir("/proc") if os.path.isdir("/proc") else ():
+        if entry.name.isdigit():
+            with suppress(OSError, IndexError, ValueError):
+                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    yield int(entry.name), int(fields[1]), int(fields[3]), int(fields[21]) * page
+
+
+def confine(limits: Limits | None) -> None:
+    """In a new process, before its program begins: it ends with the keeper, and takes no more than `limits`."""
+    os.umask(0o077)
+    os.nice(5)
+    _prctl(PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if limits is not None:
+        for which, megabytes in ((resource.RLIMIT_DATA, limits.memory), (resource.RLIMIT_FSIZE, limits.file)):
+            resource.setrlimit(which, (megabytes * MEGABYTE, megabytes * MEGABYTE))
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+class Keeper:
+    """All agents of a machine, and who is connected."""
+
+    def __init__(self) -> None:
+        self.agents: dict[str, Agent] = {}
+        self.connected: set[Say] = set()
+        self.lonely_since = time.monotonic()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One of Parley's processes."""
+
+        def say(line: Json) -> None:
+            if not writer.is_closing():
+                writer.write(json.dumps(line).encode() + b"\n")
+
+        self.connected.add(say)
+        asked = set[asyncio.Task[None]]()
+        try:
+            while line := await reader.readline():
+                task = asyncio.create_task(self.answer(json.loads(line), say))
+                asked.add(task)
+                task.add_done_callback(asked.discard)
+        except (OSError, ValueError):
+            pass
+        finally:
+            self.connected.discard(say)
+            self.lonely_since = time.monotonic()
+            writer.close()
+
+    async def answer(self, asked: Json, say: Say) -> None:
+        """`{"id", "run": {what Agent has}}`: lines with `progress`, then `{"id", "socket"}` or `{"id", "error"}`.
+
+        `{"used": [key, …]}` and `{"end": key}` have no answer. `{"gone": key, "why"}` comes unasked.
+        """
+        if "used" in asked:
+            for key in asked["used"]:
+                if key in self.agents:
+                    self.agents[key].used = time.monotonic()
+            return
+        if "end" in asked:
+            if agent := self.agents.pop(asked["end"], None):
+                await agent.end("It was stopped.")
+            return
+        given = asked["run"]
+        agent = self.agents.get(given["key"]) or Agent(
+            given["key"],
+            given["name"],
+            Path(given["folder"]),
+            Path(given["home"]),
+            given["setup"],
+            given["run"],
+            given["environment"],
+            given["setup_environment"],
+            Limits(**given["limits"]),
+        )
+        self.agents[agent.key] = agent
+        try:
+            path = await agent.ensure(lambda line: say({"id": asked["id"], **line}))
+            say({"id": asked["id"], "socket": path})
+        except Ended as why:
+            say({"id": asked["id"], "error": str(why)})
+        except Exception as error:
+            say({"id": asked["id"], "error": f"The keeper failed: {type(error).__name__}: {error}"})
+
+    async def watch(self) -> None:
+        """Until nobody is connected for long."""
+        while self.connected or time.monotonic() - self.lonely_since < LONELY_SECONDS:
+            await asyncio.sleep(WATCH_SECONDS)
+            running = [one for one in self.agents.values() if one.is_running and not one.busy.locked()]
+            found = processes() if running else []
+            self._end_strays(found)
+            for agent in running:
+                await agent.watch(found)
+            for agent in [one for one in self.agents.values() if not one.busy.locked()]:
+                if agent.notice_end():
+                    for say in self.connected:
+                        say({"gone": agent.key, "why": agent.why})
+            await self._end_old(time.monotonic())
+
+    def _end_strays(self, found: list[Process]) -> None:
+        """End what an agent started and left, so that the keeper inherited it."""
+        known = {one.process.pid for one in self.agents.values() if one.process is not None}
+        for one in found:
+            if one.ancestors[:1] == (os.getpid(),) and not {one.pid, one.session} & known:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(one.pid, signal.SIGKILL)
+
+    async def _end_old(self, now: float) -> None:
+        newest = {one.name: one.key for one in sorted(self.agents.values(), key=lambda one: one.used)}
+        for agent in list(self.agents.values()):
+            if newest[agent.name] != agent.key and now - agent.used > OLD_SECONDS and not agent.busy.locked():
+                del self.agents[agent.key]
+                await agent.end("A newer version took its place.")
+
+
+async def main(folder: Path) -> None:
+    """Keep agents until nobody asks. Ends at once if another keeper has the folder."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    _prctl(SUBREAPER, 1)
+    path, keeper = folder / "keeper", Keeper()
+    path.unlink(missing_ok=True)
+    server = await asyncio.start_unix_server(keeper.serve, path, limit=LONGEST_REQUEST)
+    ended = asyncio.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(one, ended.set)
+    watching = asyncio.create_task(keeper.watch())
+    await asyncio.wait({watching, asyncio.create_task(ended.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    path.unlink(missing_ok=True)
+    server.close()
+    for agent in keeper.agents.values():
+        await agent.end()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

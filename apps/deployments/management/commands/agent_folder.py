@@ -1,0 +1,72 @@
+"""`parley agents add FOLDER | log SLUG | secret SLUG NAME`: agents in an environment and process of their own."""
+
+import getpass
+import sys
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError, CommandParser
+
+from agentkit import HandlerError
+from apps.agents.models import Agent
+from apps.agents.registration import error_text
+from apps.deployments import processes, registering
+from apps.deployments.models import AgentSecret
+from apps.deployments.processes import DEPLOYMENT
+from apps.remote.errors import RemoteError
+from parley.faces.commands import QuickCommand
+from parley.outbound import OutboundError
+
+
+class Command(QuickCommand):
+    help = "Adds an agent from a folder (parley agents add), shows its log, or gives it a secret."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        acts = parser.add_subparsers(dest="act", required=True)
+        add = acts.add_parser("add", help="register the agent of a folder, or a new version of it")
+        add.add_argument("folder", help="a folder with agent.yaml, or a git address: https://…/repo.git#folder")
+        add.add_argument("--slug", default="", help="its name in addresses; default: the folder's")
+        add.add_argument("--access", choices=Agent.Access.values)
+        log = acts.add_parser("log", help="show what its process printed on this machine")
+        log.add_argument("slug")
+        secret = acts.add_parser("secret", help="set a secret that its agent.yaml names, from standard input")
+        secret.add_argument("slug")
+        secret.add_argument("name", help="such as OPENAI_API_KEY")
+
+    def handle(self, *args: Any, act: str, **options: Any) -> None:
+        try:
+            getattr(self, f"_{act}")(**options)
+        except (HandlerError, RemoteError, OutboundError) as error:
+            raise CommandError(str(error)) from error
+        except ValidationError as error:
+            raise CommandError(error_text(error)) from error
+
+    def _add(self, folder: str, slug: str, access: str | None, **_: Any) -> None:
+        policies: dict[str, Any] = {"access": access} if access else {}
+        with registering.checked_out(folder) as found:
+            agent = registering.add(slug, found, say=self.stdout.write, **policies)
+        version = agent.current_version.number if agent.current_version else 1
+        where = f"/a2a/{agent.slug} ({agent.get_access_display()})"
+        self.stdout.write(f"{agent.name} is registered at {where}, version {version}.")
+
+    def _log(self, slug: str, **_: Any) -> None:
+        agent = self._agent(slug)
+        content = agent.current_version.content if agent.current_version else {}
+        if DEPLOYMENT not in content:
+            raise CommandError(f"{slug} has no folder.")
+        self.stdout.write(processes.log_of(content[DEPLOYMENT]), ending="")
+
+    def _secret(self, slug: str, name: str, **_: Any) -> None:
+        value = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+        secret = AgentSecret.objects.filter(agent__slug=slug, name=name).first()
+        secret = secret or AgentSecret(agent=self._agent(slug), name=name)
+        secret.value = value
+        secret.full_clean(exclude=["value"])
+        secret.save()
+        self.stdout.write(f"{slug} has {name} from its next start on.")
+
+    def _agent(self, slug: str) -> Agent:
+        agent = Agent.objects.select_related("current_version").filter(slug=slug).first()
+        if agent is None:
+            raise CommandError(f"There is no agent {slug}.")
+        return agent

@@ -1,0 +1,211 @@
+"""Finds the process of an agent that has a folder: asks the machine's keeper, and starts the keeper where none runs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from agentkit import HandlerError
+from apps.agents.models import Agent
+from apps.deployments import environments, folders, keeper
+from apps.deployments.models import AgentSecret, Deployment, fingerprint
+from apps.remote.errors import Unreachable
+from parley import db
+
+DEPLOYMENT = "deployment"
+"""In the content of an agent's version: the digest of its folder."""
+KEEPER_SECONDS = 15.0  # for it to start
+USED_SECONDS = 60.0  # between notices that agents are in use
+
+type Json = dict[str, Any]
+
+
+async def socket_of(agent: Agent, say: Callable[[str], None] = lambda line: None) -> str:
+    """The path of the agent's socket, whose `current_version` is loaded; "" if it has no folder.
+
+    Starts its process where it does not run. `say` gets lines of progress. Raises Unreachable.
+    """
+    digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
+    if not digest:
+        return ""
+    return await socket_at(digest, agent.slug, agent.pk, say)
+
+
+async def socket_at(digest: str, name: str, agent: int | None, say: Callable[[str], None] = lambda line: None) -> str:
+    """`socket_of` a stored folder; agents that are not registered yet have no secrets."""
+    connection = _connection()
+    if path := connection.sockets.get(digest):
+        return path
+    try:
+        wanted = await db.run(_wanted, digest, name, agent)
+    except (HandlerError, Deployment.DoesNotExist) as error:
+        raise Unreachable(f"The agent's process cannot start. {error}", is_transient=False) from None
+    return await connection.run(digest, wanted, say)
+
+
+async def why_it_ended(agent: Agent) -> str:
+    """Why its process ended last, as this process has heard; "" if it has not."""
+    digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
+    return _connection().ended.get(digest, "") if digest else ""
+
+
+def _wanted(digest: str, name: str, agent: int | None) -> Json:
+    """What the keeper is asked for. Unpacks the folder on this machine.
+
+    Raises HandlerError, Deployment.DoesNotExist.
+    """
+    root = home_of(digest)
+    code = root / "code"
+    if not code.is_dir():
+        root.mkdir(parents=True, exist_ok=True)
+        folders.unpack(bytes(Deployment.objects.get(pk=digest).archive), code)
+    secrets = dict(AgentSecret.objects.filter(agent=agent).values_list("name", "value"))
+    kit = environments.link_kit(agents_folder() / "kit")
+    wanted = environments.plan(code, root, kit, secrets, keeper_folder() / digest[:16])
+    running = {name: value for name, value in wanted.items() if name != "setup_environment"}
+    return {"key": f"{digest[:16]}-{fingerprint(json.dumps(running, sort_keys=True))}", "name": name, **wanted}
+
+
+def agents_folder() -> Path:
+    return Path(settings.DATA_DIR).resolve() / "agents"
+
+
+def home_of(digest: str) -> Path:
+    """Where a folder is unpacked on this machine: `code`, `env`, `log`."""
+    return agents_folder() / digest[:16]
+
+
+def log_of(digest: str, most: int = 64 * 1024) -> str:
+    """The end of what its process printed on this machine."""
+    text = b""
+    for name in ("log.old", "log"):
+        with suppress(OSError):
+            text += (home_of(digest) / name).read_bytes()
+    return text[-most:].decode(errors="replace")
+
+
+def keeper_folder() -> Path:
+    """The folder of the sockets: short, because a socket's path has at most 107 bytes. Only this user reads it."""
+    mark = hashlib.sha256(str(agents_folder()).encode()).hexdigest()[:8]
+    at = Path(tempfile.gettempdir()) / f"parley-{os.getuid()}-{mark}"
+    at.mkdir(mode=0o700, exist_ok=True)
+    if at.stat().st_uid != os.getuid() or at.is_symlink():
+        raise HandlerError(f"{at} belongs to somebody else. Remove it.")
+    return at
+
+
+class Connection:
+    """To the keeper, of one event loop.
+
+    Attributes:
+        sockets: of agents that run, by their folders' digests.
+        ended: why agents' processes ended, by the same.
+    """
+
+    def __init__(self) -> None:
+        self.sockets: dict[str, str] = {}
+        self.ended: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
+        self._asked: dict[int, tuple[asyncio.Future[str], Callable[[str], None]]] = {}
+        self._numbers = count(1)
+        self._writer: asyncio.StreamWriter | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._opening = asyncio.Lock()
+
+    async def run(self, digest: str, wanted: Json, say: Callable[[str], None]) -> str:
+        """The agent's socket. Raises Unreachable."""
+        async with self._opening:
+            if self._writer is None:
+                await self._open()
+        assert self._writer is not None
+        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._asked[number] = answer, say
+        self._digests[wanted["key"]] = digest
+        self._writer.write(json.dumps({"id": number, "run": wanted}).encode() + b"\n")
+        try:
+            path: str = await answer
+        finally:
+            del self._asked[number]
+        self.sockets[digest] = path
+        self.ended.pop(digest, None)
+        return path
+
+    async def _open(self) -> None:
+        folder = await asyncio.to_thread(keeper_folder)
+        loop = asyncio.get_running_loop()
+        until, started = loop.time() + KEEPER_SECONDS, False
+        while True:
+            with suppress(OSError):
+                reader, self._writer = await asyncio.open_unix_connection(folder / "keeper")
+                break
+            if loop.time() > until:
+                raise Unreachable("The keeper of agents' processes did not start: see agents/keeper.log in DATA_DIR.")
+            if not started:
+                await asyncio.to_thread(start_keeper, folder)
+                started = True
+            await asyncio.sleep(0.05)
+        self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._tell_use())]
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while line := await reader.readline():
+                self._heard(json.loads(line))
+        except OSError:
+            pass
+        finally:
+            self.sockets.clear()
+            self._writer = None
+            for answer, _ in self._asked.values():
+                if not answer.done():
+                    answer.set_exception(Unreachable("The keeper of agents' processes ended."))
+            self._tasks[1].cancel()
+
+    def _heard(self, said: Json) -> None:
+        if "gone" in said:
+            digest = self._digests.get(said["gone"], "")
+            self.sockets.pop(digest, None)
+            self.ended[digest] = said["why"]
+        elif said["id"] in self._asked:
+            answer, say = self._asked[said["id"]]
+            if "progress" in said:
+                say(said["progress"])
+            elif not answer.done() and "socket" in said:
+                answer.set_result(said["socket"])
+            elif not answer.done():
+                answer.set_exception(Unreachable(f"The agent's process does not run. {said['error']}"))
+
+    async def _tell_use(self) -> None:
+        while self._writer is not None:
+            await asyncio.sleep(USED_SECONDS)
+            keys = [key for key, digest in self._digests.items() if digest in self.sockets]
+            self._writer.write(json.dumps({"used": keys}).encode() + b"\n")
+
+
+_connections: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = weakref.WeakKeyDictionary()
+
+
+def _connection() -> Connection:
+    return _connections.setdefault(asyncio.get_running_loop(), Connection())
+
+
+def start_keeper(folder: Path) -> None:
+    """Start the machine's keeper; one that finds another running ends. It outlives this process."""
+    agents_folder().mkdir(parents=True, exist_ok=True)
+    with (agents_folder() / "keeper.log").open("ab") as log:
+        subprocess.Popen(  # noqa: S603 our own program
+            [sys.executable, "-I", "-S", str(Path(keeper.__file__)), str(folder)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={"PATH": environments.PATH},
+        )  # fmt: skip
