@@ -20,13 +20,12 @@ from django.conf import settings
 
 from agentkit import HandlerError
 from apps.agents.models import Agent
+from apps.agents.versions import DEPLOYMENT
 from apps.deployments import environments, folders, keeper
-from apps.deployments.models import AgentSecret, Deployment, fingerprint
+from apps.deployments.models import AgentSecret, Folder, fingerprint
 from apps.remote.errors import Unreachable
 from parley import db
 
-DEPLOYMENT = "deployment"
-"""In the content of an agent's version: the digest of its folder."""
 KEEPER_SECONDS = 15.0  # for it to start
 USED_SECONDS = 60.0  # between notices that agents are in use
 
@@ -51,7 +50,7 @@ async def socket_at(digest: str, name: str, agent: int | None, say: Callable[[st
         return path
     try:
         wanted = await db.run(_wanted, digest, name, agent)
-    except (HandlerError, Deployment.DoesNotExist) as error:
+    except (HandlerError, Folder.DoesNotExist) as error:
         raise Unreachable(f"The agent's process cannot start. {error}", is_transient=False) from None
     return await connection.run(digest, wanted, say)
 
@@ -65,13 +64,13 @@ async def why_it_ended(agent: Agent) -> str:
 def _wanted(digest: str, name: str, agent: int | None) -> Json:
     """What the keeper is asked for. Unpacks the folder on this machine.
 
-    Raises HandlerError, Deployment.DoesNotExist.
+    Raises HandlerError, Folder.DoesNotExist.
     """
     root = home_of(digest)
     code = root / "code"
     if not code.is_dir():
         root.mkdir(parents=True, exist_ok=True)
-        folders.unpack(bytes(Deployment.objects.get(pk=digest).archive), code)
+        folders.unpack(bytes(Folder.objects.get(pk=digest).archive), code)
     secrets = dict(AgentSecret.objects.filter(agent=agent).values_list("name", "value"))
     kit = environments.link_kit(agents_folder() / "kit")
     wanted = environments.plan(code, root, kit, secrets, keeper_folder() / digest[:16])

@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+import time
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -10,12 +11,14 @@ from django.core.management.base import CommandError, CommandParser
 from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.registration import error_text
+from apps.agents.versions import DEPLOYMENT
 from apps.deployments import processes, registering
-from apps.deployments.models import AgentSecret
-from apps.deployments.processes import DEPLOYMENT
+from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.errors import RemoteError
 from parley.faces.commands import QuickCommand
 from parley.outbound import OutboundError
+
+SHOWN_SECONDS = 0.5
 
 
 class Command(QuickCommand):
@@ -42,12 +45,20 @@ class Command(QuickCommand):
             raise CommandError(error_text(error)) from error
 
     def _add(self, folder: str, slug: str, access: str | None, **_: Any) -> None:
-        policies: dict[str, Any] = {"access": access} if access else {}
         with registering.checked_out(folder) as found:
-            agent = registering.add(slug, found, say=self.stdout.write, **policies)
-        version = agent.current_version.number if agent.current_version else 1
+            begun = registering.begin(slug, found, access=access or "")
+        self.stdout.write(f"Packed {begun.folder.files} files, {begun.folder.size // 1024 + 1} KiB.")
+        if not registering.deploy(begun.pk, lambda line: self.stdout.write(f"- {line}")):
+            self.stdout.write("- a worker makes it")
+            while Deployment.objects.unfinished().filter(pk=begun.pk).exists():
+                time.sleep(SHOWN_SECONDS)
+        begun.refresh_from_db()
+        if begun.agent is None:
+            raise CommandError(begun.problem)
+        agent = Agent.objects.select_related("current_version").get(pk=begun.agent.pk)
+        number = agent.current_version.number if agent.current_version else 1
         where = f"/a2a/{agent.slug} ({agent.get_access_display()})"
-        self.stdout.write(f"{agent.name} is registered at {where}, version {version}.")
+        self.stdout.write(f"{agent.name} is registered at {where}, version {number}.")
 
     def _log(self, slug: str, **_: Any) -> None:
         agent = self._agent(slug)
