@@ -70,7 +70,7 @@ class Deployment(Work):
         verbose_name_plural = "agents' folders"
 
     def __str__(self) -> str:
-        return f"{self.slug} {self.folder_id[:12]}"
+        return f"{self.slug} {str(self.folder_id)[:12]}"
 
 
 class AgentSecret(models.Model):

@@ -27,7 +27,8 @@ from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import error_text
 from apps.agents.versions import DEPLOYMENT
-from apps.deployments import folders, processes
+from apps.deployments import processes
+from apps.deployments.folders import Packed
 from apps.deployments.models import Deployment, Folder
 from apps.remote import registration
 from apps.remote.agent_cards import cards
@@ -66,14 +67,15 @@ class Deployed(Preview):
                 DEPLOYMENT: self.digest}  # fmt: skip
 
 
-def begin(slug: str, folder: Path, *, access: str = "", author: User | None = None) -> Deployment:
-    """Store a folder that shall become the agent `slug`, or its newest version. "" is the folder's name.
+def slug_of(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
 
-    `deploy` does it, which a worker calls. Raises HandlerError, ValidationError.
+
+def begin(slug: str, packed: Packed, *, access: str = "", author: User | None = None) -> Deployment:
+    """Store a folder that shall become the agent `slug`, or its newest version. A worker does it: see `deploy`.
+
+    Raises ValidationError.
     """
-    Description.read(folder)
-    packed = folders.pack(folder)
-    slug = slug or re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")
     fields = {"archive": packed.archive, "size": len(packed.archive), "files": packed.files}
     with write_transaction():
         stored = Folder.objects.get_or_create(digest=packed.digest, defaults=fields)[0]

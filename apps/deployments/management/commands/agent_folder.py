@@ -12,7 +12,7 @@ from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.registration import error_text
 from apps.agents.versions import DEPLOYMENT
-from apps.deployments import processes, registering
+from apps.deployments import folders, processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.errors import RemoteError
 from parley.faces.commands import QuickCommand
@@ -46,7 +46,8 @@ class Command(QuickCommand):
 
     def _add(self, folder: str, slug: str, access: str | None, **_: Any) -> None:
         with registering.checked_out(folder) as found:
-            begun = registering.begin(slug, found, access=access or "")
+            slug = slug or registering.slug_of(found.resolve().name)
+            begun = registering.begin(slug, folders.pack_folder(found), access=access or "")
         self.stdout.write(f"Packed {begun.folder.files} files, {begun.folder.size // 1024 + 1} KiB.")
         if not registering.deploy(begun.pk, lambda line: self.stdout.write(f"- {line}")):
             self.stdout.write("- a worker makes it")
