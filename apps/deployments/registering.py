@@ -103,23 +103,20 @@ def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
 
     try:
         agent = _register(found, say)
+        ending: Json = {"state": State.DONE, "agent": agent}
     except (HandlerError, RemoteError, OutboundError) as error:
-        _end(found, State.FAILED, problem=str(error))
+        ending = {"problem": str(error)}
     except ValidationError as error:
-        _end(found, State.FAILED, problem=error_text(error))
+        ending = {"problem": error_text(error)}
     except Exception:
         log.exception("%s could not be deployed", found)
-        _end(found, State.FAILED, problem="It could not be deployed. The server's log says why.")
-    else:
-        _end(found, State.DONE, agent=agent)
+        ending = {"problem": "It could not be deployed. The server's log says why."}
+    ended = {"state": State.FAILED, "finished_at": timezone.now(), "progress": "\n".join(said)}
+    found.release(**(ended | ending))
     return True
 
 
 DEPLOYMENTS = WorkList("deployments", "deployments.deploy", deploy, Deployment)
-
-
-def _end(found: Deployment, state: State, **values: Any) -> None:
-    found.release(state=state, finished_at=timezone.now(), **values)
 
 
 def _register(found: Deployment, say: Say) -> Agent:

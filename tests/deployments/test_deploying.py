@@ -54,7 +54,7 @@ async def test_agent_of_folder_answers_as_its_newest_version(ada, tmp_path):
 
 @pytest.mark.usefixtures("worker")
 async def test_process_has_its_named_secrets_alone(ada, tmp_path):
-    agent = (await db.run(deploy, folder.write(tmp_path / "one"))).agent
+    agent = await db.run(lambda: deploy(folder.write(tmp_path / "one")).agent)
     assert await answer(ada, "secret") == "none"
     await db.run(AgentSecret.objects.create, agent=agent, name="OPENAI_API_KEY", value="canary")
     assert await answer(ada, "secret") == "canary"
@@ -85,5 +85,4 @@ def test_operator_uploads_a_folder(admin_client, tmp_path):
     begun = Deployment.objects.get()
     registering.deploy(begun.pk)
     shown = admin_client.get(reverse("admin:deployments_deployment_change", args=[begun.pk])).content.decode()
-    assert "loud-bird" in shown
-    assert "starting" in shown
+    assert "Loud bird" in shown

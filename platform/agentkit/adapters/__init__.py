@@ -1,7 +1,7 @@
 """Agents of other frameworks, as agents of this one. Each module needs the framework's own package.
 
 `agent(theirs)` makes a `SkillHandler`, which a platform or `agentkit serve` runs; `serve(theirs)` serves it at once.
-`docs/how-to/bring-your-agent.md` says what of a framework becomes what.
+`docs/how-to/bring-your-agent/README.md` says what of a framework becomes what.
 """
 
 import dataclasses
