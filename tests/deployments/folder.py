@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-AGENT = '''
+AGENT = """
 import os
 from agentkit import Completed, InputRequired, SkillHandler
 
@@ -13,7 +13,7 @@ class Loud(SkillHandler):
         if task.message.text == "secret":
             return Completed(os.environ.get("OPENAI_API_KEY", "none"))
         return Completed(task.message.text.upper() + "{mark}")
-'''
+"""
 
 
 def write(at: Path, *, mark: str = "!", more: str = "") -> Path:

@@ -26,7 +26,7 @@ def deploy(at, slug="loud-bird"):
 
 
 def add(at, *words_):
-    return call_command("agent_folder", "add", str(at), *words_)
+    return call_command("agents", "add", str(at), *words_)
 
 
 async def answer(person, said):

@@ -45,9 +45,7 @@ def test_python_of_pages_passes_strict_mypy(pages, tmp_path, type_checked):
 
 def write_python(pages: list[Page], folder: Path) -> list[str]:
     sources = {f"{page.module}.py": page.python for page in pages if page.python}
-    sources |= {
-        block.file: block.code for page in pages for block in page.blocks if block.file and block.is_module
-    }
+    sources |= {block.file: block.code for page in pages for block in page.blocks if block.file and block.is_module}
     for name, source in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(source)

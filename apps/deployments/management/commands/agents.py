@@ -30,6 +30,7 @@ class Command(QuickCommand):
         add.add_argument("folder", help="a folder with agent.yaml, or a git address: https://…/repo.git#folder")
         add.add_argument("--slug", default="", help="its name in addresses; default: the folder's")
         add.add_argument("--access", choices=Agent.Access.values)
+        add.add_argument("--watch", action="store_true", help="do it again whenever a file changes, until Ctrl-C")
         log = acts.add_parser("log", help="show what its process printed on this machine")
         log.add_argument("slug")
         secret = acts.add_parser("secret", help="set a secret that its agent.yaml names, from standard input")
@@ -44,11 +45,24 @@ class Command(QuickCommand):
         except ValidationError as error:
             raise CommandError(error_text(error)) from error
 
-    def _add(self, folder: str, slug: str, access: str | None, **_: Any) -> None:
+    def _add(self, folder: str, slug: str, access: str | None, *, watch: bool, **_: Any) -> None:
         with registering.checked_out(folder) as found:
             slug = slug or registering.slug_of(found.resolve().name)
-            begun = registering.begin(slug, folders.pack_folder(found), access=access or "")
-        self.stdout.write(f"Packed {begun.folder.files} files, {begun.folder.size // 1024 + 1} KiB.")
+            packed = folders.pack_folder(found)
+            self._deploy(slug, packed, access or "")
+            while watch:
+                time.sleep(SHOWN_SECONDS)
+                try:
+                    if (changed := folders.pack_folder(found)).digest != packed.digest:
+                        packed = changed
+                        self._deploy(slug, packed, "")
+                except (CommandError, HandlerError, OSError) as error:  # while somebody writes
+                    self.stderr.write(str(error))
+
+    def _deploy(self, slug: str, packed: folders.Packed, access: str) -> None:
+        """Raises CommandError."""
+        begun = registering.begin(slug, packed, access=access)
+        self.stdout.write(f"Packed {packed.files} files, {len(packed.archive) // 1024 + 1} KiB.")
         if not registering.deploy(begun.pk, lambda line: self.stdout.write(f"- {line}")):
             self.stdout.write("- a worker makes it")
             while Deployment.objects.unfinished().filter(pk=begun.pk).exists():
