@@ -9,7 +9,6 @@ from tests.docs.pages import PAGES, page_at
 from tests.docs.reading import reader_in
 from tests.type_checking import type_checking
 
-
 TRUSTED = {"SSL_CERT_DIR": "", "UV_NATIVE_TLS": "1"}  # of the system, for what installs packages
 
 
