@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
-AGENT = '''
+from apps.deployments import processes
+
+AGENT = """
 import os
 from agentkit import Completed, InputRequired, SkillHandler
 
@@ -13,13 +15,14 @@ class Loud(SkillHandler):
         if task.message.text == "secret":
             return Completed(os.environ.get("OPENAI_API_KEY", "none"))
         return Completed(task.message.text.upper() + "{mark}")
-'''
+"""
 
 
 def write(at: Path, *, mark: str = "!", more: str = "") -> Path:
     """A folder whose agent repeats what it hears, with a mark."""
     at.mkdir(exist_ok=True)
-    serve = f"{sys.executable} -m agentkit serve agent:Loud --uds $A2A_SOCKET"
+    kit = processes.agents_folder() / "kit"  # the rest of Parley's folder is hidden from it
+    serve = f"env PYTHONPATH={kit} {sys.executable} -m agentkit serve agent:Loud --uds $A2A_SOCKET"
     about = f"serve: {serve}\nname: Loud bird\nstarters: [Say hello]\nsecrets: [OPENAI_API_KEY]\n{more}"
     (at / "agent.yaml").write_text(about)
     (at / "agent.py").write_text(AGENT.replace("{mark}", mark))
