@@ -6,11 +6,13 @@ import asyncio
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 
 from django.conf import settings
 
+import agentkit
 from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.versions import DEPLOYMENT
@@ -27,6 +30,10 @@ from apps.remote.errors import Unreachable
 from parley import db
 
 KEEPER_SECONDS = 15.0  # for it to start
+KEEPER = "import sys; sys.path.append(sys.argv.pop(1)); from apps.deployments.keeper import begin; begin()"
+"""A program. Of what is installed it finds only Python's own modules and Parley's."""
+OUTSIDE = re.compile(r"CACHE|INSTALL_DIR|TOOL_DIR", re.I)
+"""Variables of installers that name folders to write: an agent's are in its home."""
 USED_SECONDS = 60.0  # between notices that agents are in use
 
 type Json = dict[str, Any]
@@ -73,9 +80,29 @@ def _wanted(digest: str, name: str, agent: int | None) -> Json:
         folders.unpack(bytes(Folder.objects.get(pk=digest).archive), code)
     secrets = dict(AgentSecret.objects.filter(agent=agent).values_list("name", "value"))
     kit = environments.link_kit(agents_folder() / "kit")
-    wanted = environments.plan(code, root, kit, secrets, keeper_folder() / digest[:16])
+    wanted = environments.plan(code, root / "home", kit, secrets, keeper_folder() / digest[:16] / "a2a")
+    installing = {name: value for name, value in wanted["setup_environment"].items() if not OUTSIDE.search(name)}
+    wanted |= {"setup_environment": installing}
+    for what, paths in (("read", _readable(kit)), ("programs", _programs(wanted)), ("hidden", _hidden())):
+        wanted[what] = [str(one) for one in paths]
     running = {name: value for name, value in wanted.items() if name != "setup_environment"}
     return {"key": f"{digest[:16]}-{fingerprint(json.dumps(running, sort_keys=True))}", "name": name, **wanted}
+
+
+def _readable(kit: Path) -> Iterator[Path]:
+    yield from (kit, Path(agentkit.__file__).parent.resolve(), Path(sys.prefix, "pyvenv.cfg"))
+
+
+def _programs(wanted: Json) -> Iterator[Path]:
+    """Python's, with what Parley needs of packages, and Node.js's."""
+    yield from (Path(sys.base_prefix), Path(sys.prefix))
+    if node := shutil.which("node", path=wanted["environment"]["PATH"]):
+        yield Path(node).resolve().parents[1]
+
+
+def _hidden() -> Iterator[Path]:
+    yield Path(settings.DATA_DIR).resolve()
+    yield Path(keeper.__file__).parents[2] / ".env"
 
 
 def agents_folder() -> Path:
@@ -83,7 +110,7 @@ def agents_folder() -> Path:
 
 
 def home_of(digest: str) -> Path:
-    """Where a folder is unpacked on this machine: `code`, `env`, `log`."""
+    """Where a folder is unpacked on this machine: `code`, `log`, and `home`, which its process may write."""
     return agents_folder() / digest[:16]
 
 
@@ -145,17 +172,17 @@ class Connection:
     async def _open(self) -> None:
         folder = await asyncio.to_thread(keeper_folder)
         loop = asyncio.get_running_loop()
-        until, started = loop.time() + KEEPER_SECONDS, False
+        until, started = loop.time() + KEEPER_SECONDS, None
         while True:
             with suppress(OSError):
-                reader, self._writer = await asyncio.open_unix_connection(folder / "keeper")
+                path = (folder / keeper.ADDRESS).read_text()
+                reader, self._writer = await asyncio.open_unix_connection(path)
                 break
             if loop.time() > until:
                 raise Unreachable("The keeper of agents' processes did not start: see agents/keeper.log in DATA_DIR.")
-            if not started:
-                await asyncio.to_thread(start_keeper, folder)
-                started = True
-            await asyncio.sleep(0.05)
+            if started is None or started.poll() is not None:  # it ends where an older one still cleans up
+                started = await asyncio.to_thread(start_keeper, folder)
+            await asyncio.sleep(0.1)
         self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._tell_use())]
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
@@ -200,11 +227,11 @@ def _connection() -> Connection:
     return _connections.setdefault(asyncio.get_running_loop(), Connection())
 
 
-def start_keeper(folder: Path) -> None:
+def start_keeper(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """Start the machine's keeper; one that finds another running ends. It outlives this process."""
     agents_folder().mkdir(parents=True, exist_ok=True)
     with (agents_folder() / "keeper.log").open("ab") as log:
-        subprocess.Popen(  # noqa: S603 our own program
-            [sys.executable, "-I", "-S", str(Path(keeper.__file__)), str(folder)],
+        return subprocess.Popen(  # noqa: S603 our own program
+            [sys.executable, "-I", "-S", "-c", KEEPER, str(Path(keeper.__file__).parents[2]), str(folder), *options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={"PATH": environments.PATH},
         )  # fmt: skip

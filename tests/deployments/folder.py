@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from apps.deployments import processes
+
 AGENT = """
 import os
 from agentkit import Completed, InputRequired, SkillHandler
@@ -19,7 +21,8 @@ class Loud(SkillHandler):
 def write(at: Path, *, mark: str = "!", more: str = "") -> Path:
     """A folder whose agent repeats what it hears, with a mark."""
     at.mkdir(exist_ok=True)
-    serve = f"{sys.executable} -m agentkit serve agent:Loud --uds $A2A_SOCKET"
+    kit = processes.agents_folder() / "kit"  # the rest of Parley's folder is hidden from it
+    serve = f"env PYTHONPATH={kit} {sys.executable} -m agentkit serve agent:Loud --uds $A2A_SOCKET"
     about = f"serve: {serve}\nname: Loud bird\nstarters: [Say hello]\nsecrets: [OPENAI_API_KEY]\n{more}"
     (at / "agent.yaml").write_text(about)
     (at / "agent.py").write_text(AGENT.replace("{mark}", mark))

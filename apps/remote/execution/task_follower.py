@@ -238,6 +238,8 @@ class TaskFollower:
         wait = Backoff()
         while True:
             try:
+                if away_since is not None and self._peer.start_again:
+                    await self._peer.start_again()
                 task = await self._peer.get(self._remote_run.task_id, history_length=HISTORY_LENGTH)
             except RemoteError as error:
                 if not error.is_transient:

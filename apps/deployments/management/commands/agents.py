@@ -12,7 +12,7 @@ from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.registration import error_text
 from apps.agents.versions import DEPLOYMENT
-from apps.deployments import folders, processes, registering
+from apps.deployments import confinement, folders, processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.errors import RemoteError
 from parley.faces.commands import QuickCommand
@@ -74,6 +74,8 @@ class Command(QuickCommand):
         number = agent.current_version.number if agent.current_version else 1
         where = f"/a2a/{agent.slug} ({agent.get_access_display()})"
         self.stdout.write(f"{agent.name} is registered at {where}, version {number}.")
+        if gap := confinement.gap():
+            self.stdout.write(gap)
 
     def _log(self, slug: str, **_: Any) -> None:
         agent = self._agent(slug)
