@@ -1,22 +1,29 @@
 """Parley keeps the state of a served agent, whose process may end at any time."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import agentkit
 from agentkit import SkillHandler, TaskContext
 from agentkit.serving import application
 from agentkit.serving.protocol import card_of
 from agentkit.serving.state import URI
+from apps.agents.models import Agent
 from apps.conversations.forks import forking
 from apps.conversations.sessions import deletion
+from apps.deployments import folders, registering
 from apps.record.models import Event, Task
 from apps.remote.models import AgentState
 from parley import db
 from tests.agentkit.test_serving import Travel
+from tests.deployments import folder
 from tests.remote.conversing import Talk, is_whole, remote_agent, run_of, until, words
 from tests.remote.scripted import serving_app
 
@@ -151,3 +158,45 @@ def fork_at(ada: Any, talk: Talk, at: int) -> str:
     found = Task.objects.filter(context__context_id=talk.context_id).first()
     assert found is not None
     return str(forking.fork(ada.principal, found.context, at, reason="fork").context_id)
+
+
+MORTAL = """
+import os
+from pathlib import Path
+from agentkit import InputRequired, SkillHandler
+
+RAN = Path("{ran}")
+
+
+class Baker(SkillHandler):
+    retry_safe = True
+
+    async def on_request(self, task):
+        for name in ("knead", "bake"):
+            await task.step(name, self.work, name)
+        return InputRequired(f"With butter? {os.getpid()}")
+
+    async def on_input_received(self, task):
+        return f"Bread: {task.message.text}."
+
+    def work(self, name):
+        RAN.write_text(RAN.read_text() + name + " ")
+        if RAN.read_text() == "knead bake ":
+            os.kill(os.getpid(), 9)
+"""
+
+
+async def test_killed_process_of_a_folder_loses_nothing(ada, tmp_path):
+    (ran := tmp_path / "ran").write_text("")
+    at = folder.write(tmp_path / "baker")
+    (at / "agent.py").write_text(MORTAL.replace("{ran}", str(ran)))
+    description = (at / "agent.yaml").read_text().replace("agent:Loud", "agent:Baker")
+    its_kit = f"serve: env PYTHONPATH={Path(agentkit.__file__).parents[1]} "
+    (at / "agent.yaml").write_text(description.replace("serve: ", its_kit))
+    deployment = await db.run(registering.begin, "baker", folders.pack_folder(at), access="authenticated")
+    await db.run(registering.deploy, deployment.pk)
+    talk = Talk(ada, await db.run(Agent.objects.select_related("current_version").get, slug="baker"))
+    asked = await talk.ask("Bake")
+    assert (asked.state, ran.read_text()) == ("input-required", "knead bake bake "), "one step had finished"
+    os.kill(int(words(asked).split()[-1]), signal.SIGKILL)
+    assert words(await talk.ask("yes", task=asked)) == "Bread: yes."

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import stamina
@@ -37,6 +37,7 @@ from parley.registry import added
 from parley.telemetry import tracing
 
 REFUSED_WAIT = 0.3  # seconds between connections to an agent that refuses them
+STEADY_SECONDS = 5.0  # that a process works before it counts as started
 MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # end of its URI: the agent recognizes duplicates by messageId
 LINKS_WANTED = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
 TASK_NOT_FOUND = "TASK_NOT_FOUND"
@@ -60,9 +61,7 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
                 kind=SpanKind.CLIENT,
                 attributes={tracing.OPERATION: tracing.INVOKE_AGENT, "gen_ai.provider.name": "a2a"},
             ) as span:
-                while True:
-                    with suppress(_ProcessEnded):
-                        return await _take_turn(remote_run, task, span)
+                return await _take_turn(remote_run, task, span)
     except RemoteError as error:
         db.later(circuit_breaker.record_failure, assignment.agent, error)
         return await _failed_outcome(assignment, remote_run, error)
@@ -78,6 +77,23 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
 
 
 async def _take_turn(remote_run: RemoteRun, task: TaskContext, span: Span) -> Outcome:
+    """The turn, in as many processes of the agent as it takes."""
+    ended_at: float | None = None
+    while True:
+        began_at = time.monotonic()
+        try:
+            return await _take_turn_at_process(remote_run, task, span)
+        except (_ProcessEnded, Unreachable) as error:  # one that ended soon does not start again at once
+            if isinstance(error, _ProcessEnded) and (ended_at is None or error.ended_at - began_at > STEADY_SECONDS):
+                ended_at = error.ended_at
+            cause = error.cause if isinstance(error, _ProcessEnded) else error
+            is_late = ended_at is None or time.monotonic() - ended_at > settings.REMOTE_RETRY_SECONDS
+            if is_late or not cause.is_transient:
+                raise cause from None
+            await asyncio.sleep(REFUSED_WAIT)
+
+
+async def _take_turn_at_process(remote_run: RemoteRun, task: TaskContext, span: Span) -> Outcome:
     assignment = remote_run.assignment
     async with a2a_client.connect_for(
         assignment.agent,
@@ -101,6 +117,10 @@ def _admit_and_start(assignment: Assignment) -> RemoteRun:
 
 class _ProcessEnded(Exception):
     """The agent's process ended in the turn. The next connection starts it again."""
+
+    def __init__(self, cause: RemoteError) -> None:
+        super().__init__()
+        self.cause, self.ended_at = cause, time.monotonic()
 
 
 class _Turn:
@@ -151,16 +171,22 @@ class _Turn:
         It does if a process with the task ended, and turns may be repeated. Raises _ProcessEnded, LeaseLost.
         """
         remote_run = self._remote_run
+        is_unsent = isinstance(error, Unreachable) and not (remote_run.task_id or remote_run.may_have_arrived)
+        if self._peer.runs_here and is_unsent:
+            raise _ProcessEnded(error) from error
         began = remote_run.task_id or remote_run.answers_task
         is_forgotten = isinstance(error, Refused) and error.reason == TASK_NOT_FOUND and bool(began)
         is_cut = self._peer.runs_here and isinstance(error, Unreachable | CutOff)
         is_cut = is_cut and bool(began or remote_run.may_have_arrived)
         if not (is_forgotten or is_cut) or not self._state.uri or not self._may_send_again:
             return False
-        if await self._state.has_ended() or not await db.persist(runs.save_repeat, remote_run):
+        if await self._state.has_ended():
+            return False
+        is_repeat = error.was_sent is not False
+        if is_repeat and not await db.persist(runs.save_repeat, remote_run):
             return False
         if is_cut:
-            raise _ProcessEnded from error
+            raise _ProcessEnded(error) from error
         return True
 
     async def _follow_to_end(self) -> JSON:
@@ -239,6 +265,8 @@ class _Turn:
         self._remote_run.may_have_arrived |= error.was_sent is not False
         if error.was_sent is not False and not self._may_send_again:
             return False
+        if isinstance(error, Unreachable) and self._peer.runs_here:
+            return False  # only another connection starts its process again
         if isinstance(error, Unreachable) and not self._may_send_again:
             is_soon = time.monotonic() - self._began < settings.REMOTE_REFUSED_SECONDS
             return REFUSED_WAIT if is_soon else False  # its caller, or a fallback, learns of it
