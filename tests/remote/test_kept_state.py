@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import agentkit
-from agentkit import SkillHandler, TaskContext
+from agentkit import SkillHandler, TaskContext, as_handler
 from agentkit.serving import application
 from agentkit.serving.protocol import card_of
 from agentkit.serving.state import URI
@@ -22,7 +22,7 @@ from apps.deployments import folders, registering
 from apps.record.models import Event, Task
 from apps.remote.models import AgentState
 from parley import db
-from tests.agentkit.test_serving import Travel
+from tests.agentkit.test_serving import Travel, reply
 from tests.deployments import folder
 from tests.remote.conversing import Talk, is_whole, remote_agent, run_of, until, words
 from tests.remote.scripted import serving_app
@@ -123,8 +123,9 @@ async def test_unsafe_turn_is_not_repeated(ada):
         assert second.ran == []
 
 
-async def test_state_is_shown_to_nobody(ada):
-    with processes(Travel()) as agent:
+@pytest.mark.parametrize("handler", [Travel(), as_handler(reply)], ids=["task", "message"])
+async def test_state_is_shown_to_nobody(ada, handler):
+    with processes(handler) as agent:
         talk = Talk(ada, await db.run(remote_agent, agent.card))
         asked = await talk.ask("A trip")
 
@@ -132,6 +133,7 @@ async def test_state_is_shown_to_nobody(ada):
             run = run_of(asked)
             return [*Event.objects.values_list("payload", flat=True), run.remote, run.input]
 
+        assert await db.run(AgentState.objects.exists)
         assert URI not in str(await db.run(seen))
 
 

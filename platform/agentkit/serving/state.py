@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,14 +75,16 @@ def take(message: Json) -> Given:
 
 @dataclass
 class Ledger(RememberedEffects):
-    """A task's steps and effects. `tell` gets each change: an entry, or None for one that is taken back."""
+    """A task's steps and effects. `tell` gets each change before the turn goes on: an entry, or None for one that is
+    taken back.
+    """
 
-    tell: Callable[[Json], None] = lambda changed: None
+    tell: Callable[[Json], Awaitable[None]] | None = None
 
     async def claim(self, name: str, key: str, instead_of: str | None = None) -> Claim:
         held = await super().claim(name, key, instead_of)
         if held.state == "new":
-            self._tell_of(name, key)
+            await self._tell_of(name, key)
         return held
 
     async def settle(self, claim: Claim, result: Any) -> Any:
@@ -93,16 +95,18 @@ class Ledger(RememberedEffects):
         await super().settle(claim, kept)
         for (name, key), one in list(self.claims.items()):
             if one.id == claim.id:
-                self._tell_of(name, key)
+                await self._tell_of(name, key)
         return kept
 
     async def release(self, claim: Claim, why: str) -> None:
         gone = [at for at, one in self.claims.items() if one.id == claim.id]
         await super().release(claim, why)
-        self.tell({_named(*at): None for at in gone})
+        if self.tell is not None:
+            await self.tell({_named(*at): None for at in gone})
 
-    def _tell_of(self, name: str, key: str) -> None:
-        self.tell({_named(name, key): _entry(name, key, self.claims[name, key])})
+    async def _tell_of(self, name: str, key: str) -> None:
+        if self.tell is not None:
+            await self.tell({_named(name, key): _entry(name, key, self.claims[name, key])})
 
     @property
     def wire(self) -> Json:

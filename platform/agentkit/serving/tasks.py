@@ -10,6 +10,7 @@ import datetime
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,7 @@ MOST_CONVERSATIONS = 1000  # kept; the one that was used least recently goes fir
 MOST_TASKS = 100  # of a conversation
 MOST_MESSAGES = 200  # of a conversation, which an agent receives
 MOST_WAITING = 1000  # events that a follower has not read, before the agent waits for it
+TOLD_SECONDS = 1.0  # that a step waits until its followers have read of it
 SLOW_SECONDS = 5.0  # that the agent waits for a follower, before its stream ends
 
 WORKING, COMPLETED, FAILED, CANCELED = (f"TASK_STATE_{name}" for name in ("WORKING", "COMPLETED", "FAILED", "CANCELED"))
@@ -95,9 +97,13 @@ class ServedTask:
     async def _follow(
         self, heard: asyncio.Queue[Json | None], event: Json | None, until: Container[str], *, is_over: bool
     ) -> AsyncGenerator[Json]:
+        is_first = True
         try:
             while event is not None:
                 yield event
+                if not is_first:
+                    heard.task_done()  # who asks for the next one has it
+                is_first = False
                 if is_over or event.get("statusUpdate", {}).get("status", {}).get("state") in until:
                     return
                 event = await heard.get()
@@ -263,9 +269,14 @@ class ServedTask:
         metadata = {"metadata": self._state_metadata(changed)} if changed and self.state_uri else {}
         self._tell({"statusUpdate": {**self._ids, "status": self.wire["status"], **metadata}})
 
-    def _tell_steps(self, changed: Json) -> None:
-        if self.state_uri and self.is_working:
-            self._tell_status({"steps": changed})
+    async def _tell_steps(self, changed: Json) -> None:
+        """Returns once who follows has it, so that no end of the process takes it back."""
+        if not self.state_uri or not self.is_working:
+            return
+        self._tell_status({"steps": changed})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOLD_SECONDS):
+                await asyncio.gather(*(one.join() for one in self.followers))
 
     def _state_metadata(self, changed: Json) -> Json:
         return {self.state_uri: sendable(changed)}
