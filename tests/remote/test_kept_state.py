@@ -59,6 +59,7 @@ def processes(handler: SkillHandler) -> Iterator[Processes]:
         of_agent.end()
 
 
+@pytest.mark.services("the state is JSON with nulls of two kinds")
 async def test_question_survives_the_agents_process(ada):
     with processes(Travel()) as agent:
         talk = Talk(ada, await db.run(remote_agent, agent.card))
@@ -99,6 +100,7 @@ def has_steps(number: int) -> bool:
     )
 
 
+@pytest.mark.services("the state is JSON with nulls of two kinds")
 async def test_turn_goes_on_after_its_last_finished_step(ada):
     first, second = Baker("bake"), Baker()
     with processes(first) as agent:
@@ -146,6 +148,7 @@ async def test_deleted_session_leaves_no_state(ada):
         assert await db.run(AgentState.objects.count) == 0
 
 
+@pytest.mark.services("the state is JSON with nulls of two kinds")
 async def test_fork_begins_with_the_state_there(ada):
     with processes(Baker()) as agent:
         talk = Talk(ada, await db.run(remote_agent, agent.card))
