@@ -140,7 +140,7 @@ async def connect(
     if speaks:
         interface = replace(interface, version=speaks)
     async with pooled_transport(interface.origin, socket) as transport:
-        yield Peer(card, interface, transport, auth, headers or {}, on_other_version)
+        yield Peer(card, interface, transport, auth, headers or {}, on_other_version, runs_here=bool(socket))
 
 
 class Peer:
@@ -149,6 +149,7 @@ class Peer:
     Attributes:
         streams, calls_webhooks: the capabilities in its card.
         is_authenticated: does a credential go with the calls?
+        runs_here: is it a process of this machine, which starts again with the next connection?
         event_id: the id of the last event, for `subscribe`; "" for none.
         start_again: starts its process, which ended. Raises errors.Unreachable. None for one that runs elsewhere.
     """
@@ -163,8 +164,10 @@ class Peer:
         auth: SigningAuth | None,
         headers: Mapping[str, str],
         on_other_version: Callable[[str], None] = lambda version: None,
+        *,
+        runs_here: bool = False,
     ) -> None:
-        self.interface = interface
+        self.interface, self.runs_here = interface, runs_here
         self._on_other_version = on_other_version
         self._tried_version = ""  # the other one
         self._is_understood = False
