@@ -5,13 +5,16 @@
 """
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentkit.content.emissions import WholeAnswer
 from agentkit.content.messages import Artifact, Message, data_part, text_part
 from agentkit.context import TaskContext
+from agentkit.effects import MAX_NAME
 from agentkit.handlers import SkillHandler
 from agentkit.outcomes import Completed, InputRequired
 
@@ -57,6 +60,42 @@ async def ended(task: TaskContext, said: str, output: Any) -> Completed:
     if said and outcome.message is not None and said != outcome.message:
         await task.say(WholeAnswer(str(outcome.message)))
     return outcome
+
+
+class FinishedCalls:
+    """A turn's tool calls as steps: a turn that starts again gets the results of those that had finished.
+
+    A call is known by its tool, its arguments and the number of equal calls before it. Results that are not JSON, or
+    too long, are not kept: such a call runs again.
+    """
+
+    def __init__(self, task: TaskContext) -> None:
+        self.task = task
+        self._equal: Counter[str] = Counter()
+
+    async def result(self, tool: str, arguments: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """What `run` returns, or its result of an earlier attempt: a Pydantic model as its data."""
+        made: list[Any] = []
+
+        async def act() -> list[Any]:
+            made.append(await run())
+            return _kept(made[0])
+
+        which = hashlib.sha256(json.dumps([tool, arguments_of(arguments)], sort_keys=True).encode()).hexdigest()[:16]
+        self._equal[which] += 1
+        kept = await self.task.step(f"keep {tool}"[:MAX_NAME], act, key=f"{which} {self._equal[which]}")
+        if made:
+            return made[0]
+        return kept[0] if kept else await run()
+
+
+def _kept(result: Any) -> list[Any]:
+    """A result as JSON, in a list; an empty one for what cannot be kept."""
+    data = result.model_dump(mode="json") if hasattr(result, "model_dump") else result
+    try:
+        return [data] if len(json.dumps(data)) <= MOST_KEPT else []
+    except (TypeError, ValueError):
+        return []
 
 
 def keep(memory: dict[str, Any], name: str, conversation: Any) -> None:
