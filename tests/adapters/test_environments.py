@@ -19,7 +19,9 @@ UV = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
 
 
 @pytest.mark.timeout(600)  # it installs packages
-@pytest.mark.parametrize(("name", "package"), [("langgraph", "langgraph"), ("openai_agents", "openai-agents")])
+@pytest.mark.parametrize(
+    ("name", "package"), [("langgraph", "langgraph"), ("openai_agents", "openai-agents"), ("crewai", "crewai")]
+)
 def test_adapter_passes_its_tests_with_the_package(tmp_path, name, package):
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([UV, "venv", "--quiet", tmp_path / "venv"], check=True)
