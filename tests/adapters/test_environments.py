@@ -22,6 +22,7 @@ PACKAGES = {
     "openai_agents": "openai-agents",
     "crewai": "crewai",
     "google_adk": "google-adk",
+    "strands": "strands-agents",
 }
 
 
