@@ -23,6 +23,7 @@ PACKAGES = {
     "crewai": "crewai",
     "google_adk": "google-adk",
     "strands": "strands-agents",
+    "llama_index": "llama-index-workflows",
 }
 
 

@@ -4,11 +4,12 @@
 `docs/how-to/bring-your-agent.md` says what of a framework becomes what.
 """
 
+import asyncio
 import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from agentkit.content.emissions import WholeAnswer
@@ -87,6 +88,39 @@ class FinishedCalls:
         if made:
             return made[0]
         return kept[0] if kept else await run()
+
+
+class Saves:
+    """What a turn saves, one after the other, as steps: a turn that starts again finds what was saved before."""
+
+    def __init__(self, task: TaskContext, name: str) -> None:
+        self.task = task
+        self.name = name
+        self._count = 0
+        self._one_by_one = asyncio.Lock()
+
+    async def earlier(self) -> AsyncGenerator[Any]:
+        """What earlier attempts saved. Ask before you add."""
+        while self.task.attempt > 1:
+            try:
+                yield await self._step(_goes_on_here)
+            except LookupError:
+                return
+
+    async def add(self, saved: Any) -> None:
+        """Save JSON, unless it is too long."""
+        async with self._one_by_one:
+            if len(json.dumps(saved)) <= MOST_KEPT:
+                await self._step(lambda: saved)
+
+    async def _step(self, run: Callable[[], Any]) -> Any:
+        saved = await self.task.step(f"keep {self.name}", run, key=str(self._count))
+        self._count += 1
+        return saved
+
+
+def _goes_on_here() -> Any:
+    raise LookupError("The turn goes on from here.")
 
 
 def _kept(result: Any) -> list[Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agentkit.adapters import MOST_KEPT
+from agentkit.adapters import Saves
 from agentkit.context import TaskContext
 
 KEPT = "langgraph"
@@ -26,9 +25,7 @@ class TurnSaver(InMemorySaver):
     def __init__(self, task: TaskContext) -> None:
         super().__init__()
         self.task = task
-        self.is_in_steps = False
-        self._steps = 0
-        self._one_by_one = asyncio.Lock()
+        self.saves: Saves | None = None
 
     async def restore(self, thread: Any, *, in_steps: bool) -> bool:
         """Load the conversation's checkpoint, and what an earlier attempt of the turn saved: was there any?"""
@@ -38,15 +35,15 @@ class TurnSaver(InMemorySaver):
             config = await self.aput(config, checkpoint, metadata, checkpoint["channel_versions"])
             for task_id in {one[0] for one in writes}:
                 await self.aput_writes(config, [(one[1], one[2]) for one in writes if one[0] == task_id], task_id)
-        while in_steps and self.task.attempt > 1:
-            try:
-                saved = await self._step(_goes_on_here)
-            except LookupError:
-                break
+        if not in_steps:
+            return False
+        saves, goes_on = Saves(self.task, "graph"), False
+        async for saved in saves.earlier():
             name, *given = self._loaded(saved)
             await getattr(self, name)(*given)
-        self.is_in_steps = in_steps
-        return self._steps > 0
+            goes_on = True
+        self.saves = saves
+        return goes_on
 
     async def keep(self, thread: Any) -> None:
         """Keep the newest checkpoint in the conversation's memory."""
@@ -64,14 +61,8 @@ class TurnSaver(InMemorySaver):
         await self._save("aput_writes", _named(config), list(writes), task_id, task_path)
 
     async def _save(self, *saved: Any) -> None:
-        async with self._one_by_one:
-            if self.is_in_steps and len("".join(kept := self._dumped(saved))) <= MOST_KEPT:
-                await self._step(lambda: kept)
-
-    async def _step(self, run: Callable[[], Any]) -> Any:
-        kept = await self.task.step("keep graph", run, key=str(self._steps))
-        self._steps += 1
-        return kept
+        if self.saves is not None:
+            await self.saves.add(self._dumped(saved))
 
     def _dumped(self, value: Any) -> list[str]:
         kind, content = self.serde.dumps_typed(value)
@@ -79,10 +70,6 @@ class TurnSaver(InMemorySaver):
 
     def _loaded(self, kept: list[str]) -> Any:
         return self.serde.loads_typed((kept[0], base64.b64decode(kept[1])))
-
-
-def _goes_on_here() -> Any:
-    raise LookupError("The graph goes on from here.")
 
 
 def _named(config: Any) -> Any:
