@@ -24,6 +24,7 @@ PACKAGES = {
     "google_adk": "google-adk",
     "strands": "strands-agents",
     "llama_index": "llama-index-workflows",
+    "haystack": "haystack-ai",
 }
 
 

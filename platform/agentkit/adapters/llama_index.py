@@ -146,4 +146,5 @@ def of_event(event: Event) -> list[Emission]:
             ]
         return [ToolCall(call, name, arguments_of(getattr(event, "tool_kwargs", {})))]
     lines = (getattr(event, name, None) for name in ("progress", "msg"))
-    return [Progress(line) for line in lines if isinstance(line, str)][:1]
+    progress: list[Emission] = [Progress(line) for line in lines if isinstance(line, str)]
+    return progress[:1]
