@@ -104,7 +104,7 @@ class Saves:
         while self.task.attempt > 1:
             try:
                 yield await self._step(_goes_on_here)
-            except LookupError:
+            except _NothingMore:
                 return
 
     async def add(self, saved: Any) -> None:
@@ -119,8 +119,12 @@ class Saves:
         return saved
 
 
+class _NothingMore(Exception):
+    """Nothing more was saved."""
+
+
 def _goes_on_here() -> Any:
-    raise LookupError("The turn goes on from here.")
+    raise _NothingMore("The turn goes on from here.")
 
 
 def _kept(result: Any) -> list[Any]:

@@ -1,23 +1,24 @@
 """An agent of Strands: `from agentkit.adapters.strands import serve; serve(agent)`, or `serve(make_agent)`.
 
 Its text streams, tool calls are tool calls, and an interrupt is a question whose answer resumes the agent. Its messages
-and state are kept in the conversation's memory. One agent takes one turn at a time; a function that makes one lets them
-run side by side.
+and state are kept in the conversation's memory. With `retry_safe=True`, a turn that starts again repeats no finished
+tool call. One agent takes one turn at a time; a function that makes one lets them run side by side.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Unpack
 
 from strands import Agent, Snapshot
 from strands.agent import AgentResult
 from strands.interrupt import Interrupt
+from strands.middleware import ExecuteToolContext, ExecuteToolStage, ToolResultEvent
 from strands.types.session import decode_bytes_values, encode_bytes_values
 
-from agentkit.adapters import arguments_of, ended, keep, plain, serving, words_of
+from agentkit.adapters import FinishedCalls, arguments_of, ended, keep, plain, serving, words_of
 from agentkit.content.emissions import Emission, Thought, Token, ToolCall, ToolResult
 from agentkit.content.messages import File, Message, data_part, text_part
 from agentkit.context import TaskContext
@@ -26,6 +27,8 @@ from agentkit.outcomes import Failed, InputRequired, Outcome
 
 KEPT = "strands"
 """The key of a conversation's memory with the agent's session, and of a task's with one that waits, and the answers."""
+FINISHED = "finished"
+"""The key of a run's state with the turn's tool calls."""
 INTERRUPT = "interrupt"
 REFUSALS = ("content_filtered", "guardrail_intervened")
 """Reasons to stop that fail the task."""
@@ -42,6 +45,8 @@ class StrandsAgent(SkillHandler):
         self.description = example.description or f"The agent {example.name}."
         self._one_by_one = asyncio.Lock()
         vars(self).update(traits)
+        if self.retry_safe and isinstance(theirs, Agent):
+            theirs.add_middleware(ExecuteToolStage, keep_results)
 
     async def on_request(self, task: TaskContext) -> Outcome:
         waiting = task.memory.get(KEPT) if task.slot == INTERRUPT else None
@@ -75,7 +80,10 @@ class StrandsAgent(SkillHandler):
     async def _agent(self) -> AsyncGenerator[Agent]:
         """An agent that this turn has for itself."""
         if not isinstance(self.theirs, Agent):
-            yield self.theirs()
+            made = self.theirs()
+            if self.retry_safe:
+                made.add_middleware(ExecuteToolStage, keep_results)
+            yield made
             return
         async with self._one_by_one:
             yield self.theirs
@@ -87,7 +95,8 @@ class StrandsAgent(SkillHandler):
             theirs.messages.extend(_said(message) for message in task.history)
         prompt = waiting["answers"] if waiting else content(task.message)
         names: dict[str, str] = {}
-        async for event in theirs.stream_async(prompt, cancel_signal=task.stop_signal):
+        state = {FINISHED: FinishedCalls(task)} if self.retry_safe else {}
+        async for event in theirs.stream_async(prompt, cancel_signal=task.stop_signal, invocation_state=state):
             if "result" in event:
                 yield event["result"]
             for emission in _emissions(event, names):
@@ -96,6 +105,32 @@ class StrandsAgent(SkillHandler):
 
 agent = StrandsAgent
 serve = serving(agent)
+
+
+async def keep_results(context: ExecuteToolContext, run_tool: Callable[..., Any]) -> AsyncGenerator[Any]:
+    """Middleware: takes the results of finished tool calls from an earlier attempt."""
+    events: list[Any] = []
+    finished: FinishedCalls | None = context.invocation_state.get(FINISHED)
+
+    async def run() -> Any:
+        async for event in run_tool(context):
+            events.append(event)
+        results = [event.tool_result for event in events if isinstance(event, ToolResultEvent)]
+        if not results:
+            raise _Asks("The tool asks first.")
+        return results[-1]
+
+    with suppress(_Asks):
+        called = context.tool_use
+        result = await (finished.result(called["name"], called["input"], run) if finished else run())
+        if not events:
+            events.append(ToolResultEvent({**result, "toolUseId": called["toolUseId"]}))
+    for event in events:
+        yield event
+
+
+class _Asks(Exception):
+    """A tool has no result yet."""
 
 
 def _emissions(event: dict[str, Any], names: dict[str, str]) -> Iterator[Emission]:

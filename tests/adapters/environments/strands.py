@@ -132,3 +132,25 @@ async def test_guardrail_fails_the_task():
 async def test_exception_of_the_model_fails_the_turn():
     with pytest.raises(Exception, match="pop from empty list"):
         await testing.run(agent(helper()), "hello")
+
+
+async def test_turn_that_starts_again_repeats_no_tool_call():
+    ran, effects, message = [], testing.RememberedEffects(), testing.user_message("hello")
+
+    @tool
+    def book(city: str) -> str:
+        """Books."""
+        ran.append(city)
+        return f"Booked {city}"
+
+    def served(*said):
+        return agent(helper(*said, tools=[book, delete]), retry_safe=True)
+
+    rome, oslo = [("book", {"city": "Rome"})], [("book", {"city": "Oslo"})]
+    with pytest.raises(Exception, match="pop from empty list"):  # the process dies
+        await testing.run(served(rome), message, effects=effects)
+    again = served(rome, oslo, [("delete", {"name": "a"})], "Done")
+    asked = await testing.run(again, message, effects=effects)
+    assert ran == ["Rome", "Oslo"]
+    assert [one.result for one in asked.emissions if isinstance(one, ToolResult)] == ["Booked Rome", "Booked Oslo"]
+    assert (await asked.answer("yes")).said == "Done"
