@@ -56,7 +56,7 @@ class DeploymentAdmin(ReadOnlyAdmin):
         "folder", lambda row: f"{row.folder}, {row.folder.files} files, {row.folder.size // 1024 + 1} KiB"
     )
     progress_lines = column("progress", lambda row: _lines(row.progress))
-    printed = column("log on this machine", lambda row: _lines(processes.log_of(row.folder_id)))
+    printed = column("log on this machine", lambda row: _lines(processes.Place(row.slug, row.folder_id).log()))
     list_display = ("slug", "state", "agent", "author", created)
     fields = ("slug", "state", "problem", progress_lines, "agent", folder_facts, "author", created, printed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import uuid
+from typing import Any
 
 from django.core.validators import RegexValidator
 from django.db import models
@@ -91,6 +92,11 @@ class AgentSecret(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **options: Any) -> None:
+        """Also tells the processes that call the agent, which see that it changed."""
+        super().save(*args, **options)
+        Agent.objects.filter(pk=self.agent_id).update(updated_at=timezone.now())
 
 
 def fingerprint(*parts: str) -> str:

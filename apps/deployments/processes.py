@@ -14,6 +14,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,54 +40,92 @@ USED_SECONDS = 60.0  # between notices that agents are in use
 type Json = dict[str, Any]
 
 
-async def socket_of(agent: Agent, say: Callable[[str], None] = lambda line: None) -> str:
-    """The path of the agent's socket, whose `current_version` is loaded; "" if it has no folder.
+@dataclass(frozen=True)
+class Place:
+    """An agent's folder on this machine.
 
-    Starts its process where it does not run. `say` gets lines of progress. Raises Unreachable.
+    Attributes:
+        agent: its key, once it is registered; until then it has no secrets.
+        since: changes with the agent, and so with its secrets.
     """
-    digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
-    if not digest:
-        return ""
-    return await socket_at(digest, agent.slug, agent.pk, say)
+
+    slug: str
+    digest: str
+    agent: int | None = None
+    since: str = ""
+
+    @classmethod
+    def of(cls, agent: Agent) -> Place | None:
+        """Of the agent's loaded `current_version`; None if it has no folder."""
+        digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
+        return cls(agent.slug, digest, agent.pk, str(agent.updated_at)) if digest else None
+
+    @property
+    def name(self) -> str:
+        return f"{self.slug[:40]}-{self.digest[:12]}"
+
+    @property
+    def home(self) -> Path:
+        """Has `code`, `log`, and `home`, which its process may write."""
+        return agents_folder() / self.name
+
+    def log(self, most: int = 64 * 1024) -> str:
+        """The end of what its process printed on this machine."""
+        text = b""
+        for name in ("log.old", "log"):
+            with suppress(OSError):
+                text += (self.home / name).read_bytes()
+        return text[-most:].decode(errors="replace")
 
 
-async def socket_at(digest: str, name: str, agent: int | None, say: Callable[[str], None] = lambda line: None) -> str:
-    """`socket_of` a stored folder; agents that are not registered yet have no secrets."""
+async def socket_of(agent: Agent) -> str:
+    """The path of the agent's socket, whose `current_version` is loaded; "" if it has no folder. Raises Unreachable."""
+    place = Place.of(agent)
+    return await socket_at(place) if place else ""
+
+
+async def socket_at(place: Place, say: Callable[[str], None] = lambda line: None) -> str:
+    """The path of its socket. Starts its process where it does not run. `say` gets lines of progress.
+
+    Raises Unreachable.
+    """
     connection = _connection()
-    if path := connection.sockets.get(digest):
+    path, since = connection.sockets.get(place.name, ("", ""))
+    if path and since == place.since:
         return path
     try:
-        wanted = await db.run(_wanted, digest, name, agent)
+        wanted = await db.run(_wanted, place)
     except (HandlerError, Folder.DoesNotExist) as error:
         raise Unreachable(f"The agent's process cannot start. {error}", is_transient=False) from None
-    return await connection.run(digest, wanted, say)
+    return await connection.run(place, wanted, say)
 
 
 async def why_it_ended(agent: Agent) -> str:
     """Why its process ended last, as this process has heard; "" if it has not."""
-    digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
-    return _connection().ended.get(digest, "") if digest else ""
+    place = Place.of(agent)
+    return _connection().ended.get(place.name, "") if place else ""
 
 
-def _wanted(digest: str, name: str, agent: int | None) -> Json:
+def _wanted(place: Place) -> Json:
     """What the keeper is asked for. Unpacks the folder on this machine.
 
     Raises HandlerError, Folder.DoesNotExist.
     """
-    root = home_of(digest)
+    root = place.home
     code = root / "code"
     if not code.is_dir():
         root.mkdir(parents=True, exist_ok=True)
-        folders.unpack(bytes(Folder.objects.get(pk=digest).archive), code)
-    secrets = dict(AgentSecret.objects.filter(agent=agent).values_list("name", "value"))
+        folders.unpack(bytes(Folder.objects.get(pk=place.digest).archive), code)
+    secrets = dict(AgentSecret.objects.filter(agent=place.agent).values_list("name", "value"))
     kit = environments.link_kit(agents_folder() / "kit")
-    wanted = environments.plan(code, root / "home", kit, secrets, keeper_folder() / digest[:16] / "a2a")
+    wanted = environments.plan(code, root / "home", kit, secrets, keeper_folder() / place.name / "a2a")
     installing = {name: value for name, value in wanted["setup_environment"].items() if not OUTSIDE.search(name)}
     wanted |= {"setup_environment": installing}
     for what, paths in (("read", _readable(kit)), ("programs", _programs(wanted)), ("hidden", _hidden())):
         wanted[what] = [str(one) for one in paths]
     running = {name: value for name, value in wanted.items() if name != "setup_environment"}
-    return {"key": f"{digest[:16]}-{fingerprint(json.dumps(running, sort_keys=True))}", "name": name, **wanted}
+    key = f"{place.name}-{fingerprint(json.dumps(running, sort_keys=True))}"
+    return {"key": key, "name": place.slug, **wanted}
 
 
 def _readable(kit: Path) -> Iterator[Path]:
@@ -109,20 +148,6 @@ def agents_folder() -> Path:
     return Path(settings.DATA_DIR).resolve() / "agents"
 
 
-def home_of(digest: str) -> Path:
-    """Where a folder is unpacked on this machine: `code`, `log`, and `home`, which its process may write."""
-    return agents_folder() / digest[:16]
-
-
-def log_of(digest: str, most: int = 64 * 1024) -> str:
-    """The end of what its process printed on this machine."""
-    text = b""
-    for name in ("log.old", "log"):
-        with suppress(OSError):
-            text += (home_of(digest) / name).read_bytes()
-    return text[-most:].decode(errors="replace")
-
-
 def keeper_folder() -> Path:
     """The folder of the sockets: short, because a socket's path has at most 107 bytes. Only this user reads it."""
     mark = hashlib.sha256(str(agents_folder()).encode()).hexdigest()[:8]
@@ -137,21 +162,21 @@ class Connection:
     """To the keeper, of one event loop.
 
     Attributes:
-        sockets: of agents that run, by their folders' digests.
+        sockets: of agents that run, by their places' names; with `Place.since`.
         ended: why agents' processes ended, by the same.
     """
 
     def __init__(self) -> None:
-        self.sockets: dict[str, str] = {}
+        self.sockets: dict[str, tuple[str, str]] = {}
         self.ended: dict[str, str] = {}
-        self._digests: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._asked: dict[int, tuple[asyncio.Future[str], Callable[[str], None]]] = {}
         self._numbers = count(1)
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._opening = asyncio.Lock()
 
-    async def run(self, digest: str, wanted: Json, say: Callable[[str], None]) -> str:
+    async def run(self, place: Place, wanted: Json, say: Callable[[str], None]) -> str:
         """The agent's socket. Raises Unreachable."""
         async with self._opening:
             if self._writer is None:
@@ -159,14 +184,14 @@ class Connection:
         assert self._writer is not None
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._asked[number] = answer, say
-        self._digests[wanted["key"]] = digest
+        self._names[wanted["key"]] = place.name
         self._writer.write(json.dumps({"id": number, "run": wanted}).encode() + b"\n")
         try:
             path: str = await answer
         finally:
             del self._asked[number]
-        self.sockets[digest] = path
-        self.ended.pop(digest, None)
+        self.sockets[place.name] = path, place.since
+        self.ended.pop(place.name, None)
         return path
 
     async def _open(self) -> None:
@@ -201,9 +226,9 @@ class Connection:
 
     def _heard(self, said: Json) -> None:
         if "gone" in said:
-            digest = self._digests.get(said["gone"], "")
-            self.sockets.pop(digest, None)
-            self.ended[digest] = said["why"]
+            name = self._names.get(said["gone"], "")
+            self.sockets.pop(name, None)
+            self.ended[name] = said["why"]
         elif said["id"] in self._asked:
             answer, say = self._asked[said["id"]]
             if "progress" in said:
@@ -216,7 +241,7 @@ class Connection:
     async def _tell_use(self) -> None:
         while self._writer is not None:
             await asyncio.sleep(USED_SECONDS)
-            keys = [key for key, digest in self._digests.items() if digest in self.sockets]
+            keys = [key for key, name in self._names.items() if name in self.sockets]
             self._writer.write(json.dumps({"used": keys}).encode() + b"\n")
 
 

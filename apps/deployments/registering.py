@@ -30,6 +30,7 @@ from apps.agents.versions import DEPLOYMENT
 from apps.deployments import processes
 from apps.deployments.folders import Packed
 from apps.deployments.models import Deployment, Folder
+from apps.deployments.processes import Place
 from apps.remote import registration
 from apps.remote.agent_cards import cards
 from apps.remote.agent_cards.card_verification import CardSignature
@@ -122,8 +123,10 @@ DEPLOYMENTS = WorkList("deployments", "deployments.deploy", deploy, Deployment)
 def _register(found: Deployment, say: Say) -> Agent:
     """Raises HandlerError, ValidationError, RemoteError, OutboundError."""
     known = Agent.objects.filter(slug=found.slug).first()
-    card = asyncio.run(_start(found.folder_id, found.slug, known.pk if known else None, say))
-    described = Description.read(processes.home_of(found.folder_id) / "code")
+    since = str(known.updated_at) if known else ""
+    place = Place(found.slug, found.folder_id, known.pk if known else None, since)
+    card = asyncio.run(_start(place, say))
+    described = Description.read(place.home / "code")
     read = _described(card, described, found.folder_id)
     deployed = Deployed(read, CardSignature(SignatureStatus.UNSIGNED), found.folder_id)
     access = found.access or (described.access if known is None else "")
@@ -141,9 +144,9 @@ def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVe
         return versions.save_version(version.agent, content, author=author, note=note)
 
 
-async def _start(digest: str, slug: str, agent: int | None, say: Say) -> Json:
+async def _start(place: Place, say: Say) -> Json:
     """The card of the folder's agent, whose process runs then."""
-    path = await processes.socket_at(digest, slug, agent, say)
+    path = await processes.socket_at(place, say)
     async with (
         outbound.Exchange(outbound.guard(), CARD_LIMITS, socket=path) as way,
         way.send("GET", f"http://{HOST.format('its')}{cards.WELL_KNOWN_PATHS[0]}", {}) as answer,

@@ -11,7 +11,6 @@ from django.core.management.base import CommandError, CommandParser
 from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.registration import error_text
-from apps.agents.versions import DEPLOYMENT
 from apps.deployments import confinement, folders, processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.errors import RemoteError
@@ -79,10 +78,10 @@ class Command(QuickCommand):
 
     def _log(self, slug: str, **_: Any) -> None:
         agent = self._agent(slug)
-        content = agent.current_version.content if agent.current_version else {}
-        if DEPLOYMENT not in content:
+        place = processes.Place.of(agent)
+        if place is None:
             raise CommandError(f"{slug} has no folder.")
-        self.stdout.write(processes.log_of(content[DEPLOYMENT]), ending="")
+        self.stdout.write(place.log(), ending="")
 
     def _secret(self, slug: str, name: str, **_: Any) -> None:
         value = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
@@ -91,7 +90,7 @@ class Command(QuickCommand):
         secret.value = value
         secret.full_clean(exclude=["value"])
         secret.save()
-        self.stdout.write(f"{slug} has {name} from its next start on.")
+        self.stdout.write(f"{slug} has {name} from its next message on.")
 
     def _agent(self, slug: str) -> Agent:
         agent = Agent.objects.select_related("current_version").filter(slug=slug).first()
