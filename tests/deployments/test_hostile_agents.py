@@ -22,6 +22,7 @@ os.wait()
 )
 
 
+@pytest.mark.parametrize("kept", [("--watch", "3600")], indirect=True)
 def test_memory_hog_ends(kept):
     well = kept.ask("well", ANSWER)["socket"]
     assert "socket" in kept.ask(
