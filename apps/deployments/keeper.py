@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 from apps.deployments import confinement  # which needs only Python, too
 
 LONELY_SECONDS = 15.0  # without anybody connected, until all ends
+LAST_WORDS_SECONDS = 2.0  # to read what an ended process printed
 WATCH_SECONDS = 1.0
 BACKOFF_SECONDS = (0.5, 60.0)  # between starts of an agent that ends: the first and the longest
 ADDRESS = "keeper"  # a file in the keeper's folder: where its socket is
@@ -232,7 +233,7 @@ class Agent:
     async def _wait(self, process: asyncio.subprocess.Process) -> None:
         await process.wait()
         if self.logging:  # which its children may hold open
-            await asyncio.wait({self.logging}, timeout=0.2)
+            await asyncio.wait({self.logging}, timeout=LAST_WORDS_SECONDS)
         self.on_end()
 
     async def _log(self, process: asyncio.subprocess.Process) -> None:
@@ -256,7 +257,7 @@ class Agent:
 
     def notice_end(self) -> bool:
         """Has its process ended since the last look?"""
-        if self.process is None or self.process.returncode is None:
+        if self.process is None or self.waiting is None or not self.waiting.done():
             return False
         self.why = self.why or self._failed(f"Its process ended ({self._code()}).")
         if time.monotonic() - self.since > STEADY_SECONDS:

@@ -11,6 +11,8 @@ from apps.agents.models import Agent
 from apps.agents.registration import revert
 from apps.deployments import folders, registering
 from apps.deployments.models import AgentSecret, Deployment
+from apps.remote.models import RemoteAgent
+from apps.remote.probes import inspect_agent
 from parley import db
 from tests.deployments import folder
 from tests.remote.conversing import Talk, words
@@ -58,6 +60,12 @@ async def test_process_has_its_named_secrets_alone(ada, tmp_path):
     assert await answer(ada, "secret") == "none"
     await db.run(AgentSecret.objects.create, agent=agent, name="OPENAI_API_KEY", value="canary")
     assert await answer(ada, "secret") == "canary"
+
+
+async def test_healthy_is_what_starts(tmp_path):
+    agent = await db.run(lambda: deploy(folder.write(tmp_path / "one")).agent)
+    remote = await db.run(lambda: RemoteAgent.objects.select_related("agent__current_version").get(agent=agent))
+    assert [one.error for one in await inspect_agent(remote, "")] == [""]
 
 
 def test_process_that_does_not_start_registers_nothing(tmp_path):
