@@ -37,6 +37,7 @@ LAST_WORDS_SECONDS = 2.0  # to read what an ended process printed
 WATCH_SECONDS = 1.0
 BACKOFF_SECONDS = (0.5, 60.0)  # between starts of an agent that ends: the first and the longest
 ADDRESS = "keeper"  # a file in the keeper's folder: where its socket is
+SHORT_SECONDS = 3.0  # which a message waits, if the agent answered before it ended
 STEADY_SECONDS = 60.0  # after which an agent that runs may end without a longer wait
 OLD_SECONDS = 3600.0  # without use, until an agent's earlier version ends
 LOG_BYTES = 1024 * 1024  # of a log file, of which one older is kept
@@ -113,6 +114,7 @@ class Agent:
     waited: float = 0.0
     why: str = ""
     last_line: str = ""
+    has_answered: bool = False
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -158,7 +160,10 @@ class Agent:
     async def _start(self, say: Say) -> None:
         wait = self.since + self.waited - time.monotonic()
         if wait > 0 and self.why:
-            raise Ended(f"{self.why} It starts again in {wait:.0f} s.")
+            if not self.has_answered or wait > SHORT_SECONDS:
+                raise Ended(f"{self.why} It starts again in {wait:.0f} s.")
+            await asyncio.sleep(wait)
+        self.has_answered = False
         say({"progress": "starting"})
         shutil.rmtree(self.socket.parent, ignore_errors=True)
         self.socket.parent.mkdir(mode=0o700)
@@ -181,6 +186,7 @@ class Agent:
         except OSError:
             await self.end("It took its socket away.")
             raise Ended(self.why) from None
+        self.has_answered = True
 
     def _failed(self, why: str) -> str:
         self.why = f"{why} Its last line: {self.last_line}" if self.last_line else why

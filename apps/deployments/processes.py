@@ -35,6 +35,7 @@ KEEPER = "import sys; sys.path.append(sys.argv.pop(1)); from apps.deployments.ke
 """A program. Of what is installed it finds only Python's own modules and Parley's."""
 OUTSIDE = re.compile(r"CACHE|INSTALL_DIR|TOOL_DIR", re.I)
 """Variables of installers that name folders to write: an agent's are in its home."""
+NOTICE_SECONDS = 5.0  # until the keeper has said that a process ended
 USED_SECONDS = 60.0  # between notices that agents are in use
 
 type Json = dict[str, Any]
@@ -102,8 +103,22 @@ async def socket_at(place: Place, say: Callable[[str], None] = lambda line: None
 
 async def why_it_ended(agent: Agent) -> str:
     """Why its process ended last, as this process has heard; "" if it has not."""
-    place = Place.of(agent)
-    return _connection().ended.get(place.name, "") if place else ""
+    place, connection = Place.of(agent), _connection()
+    if place is None:
+        return ""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(NOTICE_SECONDS):
+            while (known := connection.sockets.get(place.name)) and not await _answers(known[0]):
+                await asyncio.sleep(0.05)  # the keeper is about to say so
+    return connection.ended.get(place.name, "")
+
+
+async def _answers(path: str) -> bool:
+    with suppress(OSError):
+        _, writer = await asyncio.open_unix_connection(path)
+        writer.close()
+        return True
+    return False
 
 
 def _wanted(place: Place) -> Json:
