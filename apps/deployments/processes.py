@@ -108,7 +108,7 @@ async def why_it_ended(agent: Agent) -> str:
         return ""
     with suppress(TimeoutError):
         async with asyncio.timeout(NOTICE_SECONDS):
-            while (known := connection.sockets.get(place.name)) and not await _answers(known[0]):
+            while (known := connection.sockets.get(place.name)) and not await _answers(known[0]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # the keeper is about to say so
     return connection.ended.get(place.name, "")
 
