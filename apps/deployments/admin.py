@@ -92,3 +92,10 @@ class AgentSecretAdmin(LoggedAdmin):
     fields = ("agent", "name", "value")
     list_display = ("name", "agent", "updated_at")
     list_select_related = ("agent",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("agent", "name") if obj else ()
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for row in queryset:
+            row.delete()

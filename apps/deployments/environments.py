@@ -57,7 +57,7 @@ def plan(code: Path, home: Path, kit: Path, secrets: dict[str, str], socket: Pat
     installing = {name: value for name, value in os.environ.items() if OF_INSTALLERS.match(name)}
     return {
         "setup_environment": installing,
-        "folder": str(code), "home": str(home), "setup": setup, "run": run, "environment": environment | named,
+        "folder": str(code), "home": str(home), "setup": setup, "run": run, "environment": {**named, **environment},
         "limits": limits,
     }  # fmt: skip
 
@@ -91,8 +91,8 @@ def _dependencies(project: Path) -> list[str]:
 
 
 def _uv() -> str | None:
-    """uv, which is much faster than pip: on the path, beside Python, or where `make setup` puts it."""
-    places = (None, Path(sys.executable).parent, Path(sys.prefix).parent / ".tools" / "bin")
+    """uv, which is much faster than pip. The path is asked last, because it differs between processes."""
+    places = (Path(sys.executable).parent, Path(sys.prefix).parent / ".tools" / "bin", None)
     return next((found for place in places if (found := shutil.which("uv", path=place and str(place)))), None)
 
 

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,9 +59,16 @@ def pack_zip(file: bytes | BinaryIO) -> Packed:
             raise HandlerError(f"The ZIP file has no {DESCRIPTION}.")
         inside = f"{top}/" if top else ""
         chosen = sorted(name for name in names if name.startswith(inside) and not LEFT_OUT & set(name.split("/")))
-        return _pack((name.removeprefix(inside), opened.read(name, MOST_BYTES), False) for name in chosen)
+        programs = _programs_in(file)
+        return _pack((name.removeprefix(inside), opened.read(name, MOST_BYTES), name in programs) for name in chosen)
     except BadZip as bad:
         raise HandlerError(str(bad)) from None
+
+
+def _programs_in(file: bytes | BinaryIO) -> set[str]:
+    """The names of the programs in a ZIP file that was read before."""
+    with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
+        return {info.filename for info in archive.infolist() if info.external_attr >> 16 & 0o100}
 
 
 def _pack(files: Files) -> Packed:
@@ -91,8 +99,7 @@ def _files_of(folder: Path) -> Files:
 
 def unpack(archive: bytes, at: Path) -> None:
     """Unpack what `pack` made, whole or not at all."""
-    made = at.with_name(f".{at.name}-{os.getpid()}")
-    shutil.rmtree(made, ignore_errors=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{at.name}-", dir=at.parent))
     with zipfile.ZipFile(io.BytesIO(archive)) as packed:
         packed.extractall(made)
         for info in packed.infolist():

@@ -23,6 +23,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ BACKOFF_SECONDS = (0.5, 60.0)  # between starts of an agent that ends: the first
 ADDRESS = "keeper"  # a file in the keeper's folder: where its socket is
 SHORT_SECONDS = 3.0  # which a message waits, if the agent answered before it ended
 STEADY_SECONDS = 60.0  # after which an agent that runs may end without a longer wait
-OLD_SECONDS = 3600.0  # without use, until an agent's earlier version ends
+OLD_SECONDS = 3600.0  # without use, until an agent ends; a health check is a use
 LOG_BYTES = 1024 * 1024  # of a log file, of which one older is kept
 LOG_RATE = 256 * 1024  # bytes a second that an agent may print; then it waits
 SETUP_SECONDS = 900.0
@@ -131,6 +132,7 @@ class Agent:
         self.used = time.monotonic()
         async with self.busy:
             if not self.is_running:
+                self._refuse_soon()
                 await self._prepare(say)
                 await self._start(say)
         return str(self.moved_socket)
@@ -149,27 +151,36 @@ class Agent:
                 async with asyncio.timeout(SETUP_SECONDS):
                     code = await process.wait()
             except TimeoutError:
-                await self.end()
-                raise Ended(f"Its environment was not ready after {SETUP_SECONDS:.0f} s.") from None
+                await self.end(f"Its environment was not ready after {SETUP_SECONDS:.0f} s.")
+                self._wait_longer()
+                raise Ended(self.why) from None
             if self.logging:
                 await self.logging
             if code:
-                raise Ended(f"Its environment cannot be made: {self.why or self.last_line or f'exit code {code}'}")
+                self.why = f"Its environment cannot be made: {self.why or self.last_line or f'exit code {code}'}"
+                self._wait_longer()
+                raise Ended(self.why)
         done.write_text(json.dumps(self.setup))
 
-    async def _start(self, say: Say) -> None:
+    def _refuse_soon(self) -> None:
+        """Raises Ended if it ended just now, and not after it had answered."""
         wait = self.since + self.waited - time.monotonic()
-        if wait > 0 and self.why:
-            if not self.has_answered or wait > SHORT_SECONDS:
-                raise Ended(f"{self.why} It starts again in {wait:.0f} s.")
-            await asyncio.sleep(wait)
+        if wait > 0 and self.why and (not self.has_answered or wait > SHORT_SECONDS):
+            raise Ended(f"{self.why} It starts again in {wait:.0f} s.")
+
+    def _wait_longer(self) -> None:
+        first, longest = BACKOFF_SECONDS
+        self.since, self.waited = time.monotonic(), min(longest, max(first, 2 * self.waited))
+
+    async def _start(self, say: Say) -> None:
+        if self.why:
+            await asyncio.sleep(max(0.0, self.since + self.waited - time.monotonic()))
         self.has_answered = False
         say({"progress": "starting"})
         shutil.rmtree(self.socket.parent, ignore_errors=True)
         self.socket.parent.mkdir(mode=0o700)
-        self.why, self.since = "", time.monotonic()
-        first, longest = BACKOFF_SECONDS
-        self.waited = min(longest, max(first, 2 * self.waited))
+        self.why = ""
+        self._wait_longer()
         await self._spawn(self.run, is_setup=False)
         until = time.monotonic() + self.limits.start
         while not await self._answers():
@@ -369,6 +380,7 @@ class Keeper:
         self._numbers = count(1)
         self._some_ended = asyncio.Event()
         self._strays: set[int] = set()
+        self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)  # of what is made in a home
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One of Parley's processes."""
@@ -403,7 +415,7 @@ class Keeper:
             return
         if "end" in asked:
             if agent := self.agents.pop(asked["end"], None):
-                await agent.end("It was stopped.")
+                await self._end(agent, "It was stopped.")
             return
         given = asked["run"]
         agent = self.agents.get(given["key"]) or Agent(
@@ -421,6 +433,7 @@ class Keeper:
             [Path(one) for one in given["hidden"]],
             self.sockets / str(next(self._numbers)),
             self._some_ended.set,
+            busy=self._locks[given["home"]],
         )
         self.agents[agent.key] = agent
         try:
@@ -461,11 +474,15 @@ class Keeper:
         self._strays = {one.pid for one in strays}
 
     async def _end_old(self, now: float) -> None:
-        newest = {one.name: one.key for one in sorted(self.agents.values(), key=lambda one: one.used)}
         for agent in list(self.agents.values()):
-            if newest[agent.name] != agent.key and now - agent.used > OLD_SECONDS and not agent.busy.locked():
+            if now - agent.used > OLD_SECONDS and not agent.busy.locked():
                 del self.agents[agent.key]
-                await agent.end("A newer version took its place.")
+                await self._end(agent, "Nobody used it for long.")
+
+    async def _end(self, agent: Agent, why: str) -> None:
+        await agent.end(why)
+        for say in self.connected:
+            say({"gone": agent.key, "why": ""})
 
 
 async def keep(folder: Path, sockets: Path, times: Times) -> None:

@@ -98,6 +98,11 @@ class AgentSecret(models.Model):
         super().save(*args, **options)
         Agent.objects.filter(pk=self.agent_id).update(updated_at=timezone.now())
 
+    def delete(self, *args: Any, **options: Any) -> Any:
+        """As `save`."""
+        Agent.objects.filter(pk=self.agent_id).update(updated_at=timezone.now())
+        return super().delete(*args, **options)
+
 
 def fingerprint(*parts: str) -> str:
     """A short digest of texts."""

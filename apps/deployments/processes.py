@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ import agentkit
 from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.versions import DEPLOYMENT
-from apps.deployments import environments, folders, keeper
+from apps.deployments import confinement, environments, folders, keeper
 from apps.deployments.models import AgentSecret, Folder, fingerprint
 from apps.remote.errors import Unreachable
 from parley import db
 
+LONGEST_FOLDER = 70  # characters
 KEEPER_SECONDS = 15.0  # for it to start
 KEEPER = "import sys; sys.path.append(sys.argv.pop(1)); from apps.deployments.keeper import begin; begin()"
 """A program. Of what is installed it finds only Python's own modules and Parley's."""
@@ -93,12 +95,16 @@ async def socket_at(place: Place, say: Callable[[str], None] = lambda line: None
     connection = _connection()
     path, since = connection.sockets.get(place.name, ("", ""))
     if path and since == place.since:
+        connection.used.add(place.name)
         return path
     try:
         wanted = await db.run(_wanted, place)
-    except (HandlerError, Folder.DoesNotExist) as error:
+    except (HandlerError, Folder.DoesNotExist, OSError) as error:
         raise Unreachable(f"The agent's process cannot start. {error}", is_transient=False) from None
-    return await connection.run(place, wanted, say)
+    try:
+        return await connection.run(place, wanted, say)
+    except KeeperEnded:
+        return await connection.run(place, wanted, say)
 
 
 async def why_it_ended(agent: Agent) -> str:
@@ -160,17 +166,34 @@ def _hidden() -> Iterator[Path]:
 
 
 def agents_folder() -> Path:
-    return Path(settings.DATA_DIR).resolve() / "agents"
+    """Of this machine or container: several may share DATA_DIR, and each has its keeper and environments."""
+    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().lower())[:24]
+    return Path(settings.DATA_DIR).resolve() / "agents" / host
+
+
+@cache
+def _keeper_version() -> str:
+    """Keepers of two versions work side by side while an upgrade goes on."""
+    return fingerprint(*(Path(str(module.__file__)).read_text() for module in (keeper, confinement)))[:8]
 
 
 def keeper_folder() -> Path:
-    """The folder of the sockets: short, because a socket's path has at most 107 bytes. Only this user reads it."""
-    mark = hashlib.sha256(str(agents_folder()).encode()).hexdigest()[:8]
-    at = Path(tempfile.gettempdir()) / f"parley-{os.getuid()}-{mark}"
-    at.mkdir(mode=0o700, exist_ok=True)
+    """The folder of the keeper's lock and sockets, which only this user reads.
+
+    It is in DATA_DIR, because units and containers have a /tmp of their own; where its name is too long for a socket's
+    path, which has at most 107 bytes, it is in the folder for temporary files.
+    """
+    at = agents_folder() / f"run-{_keeper_version()}"
+    if len(str(at)) > LONGEST_FOLDER:
+        at = Path(tempfile.gettempdir()) / f"parley-{os.getuid()}-{fingerprint(str(at))[:8]}"
+    at.mkdir(mode=0o700, parents=True, exist_ok=True)
     if at.stat().st_uid != os.getuid() or at.is_symlink():
         raise HandlerError(f"{at} belongs to somebody else. Remove it.")
     return at
+
+
+class KeeperEnded(Unreachable):
+    """It may have another now."""
 
 
 class Connection:
@@ -179,12 +202,15 @@ class Connection:
     Attributes:
         sockets: of agents that run, by their places' names; with `Place.since`.
         ended: why agents' processes ended, by the same.
+        used: places that were called since the keeper was told last.
     """
 
     def __init__(self) -> None:
         self.sockets: dict[str, tuple[str, str]] = {}
         self.ended: dict[str, str] = {}
+        self.used = set[str]()
         self._names: dict[str, str] = {}
+        self._keys: dict[str, str] = {}  # the newest, by places' names
         self._asked: dict[int, tuple[asyncio.Future[str], Callable[[str], None]]] = {}
         self._numbers = count(1)
         self._writer: asyncio.StreamWriter | None = None
@@ -199,7 +225,7 @@ class Connection:
         assert self._writer is not None
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._asked[number] = answer, say
-        self._names[wanted["key"]] = place.name
+        self._names[wanted["key"]], self._keys[place.name] = place.name, wanted["key"]
         self._writer.write(json.dumps({"id": number, "run": wanted}).encode() + b"\n")
         try:
             path: str = await answer
@@ -223,9 +249,9 @@ class Connection:
             if started is None or started.poll() is not None:  # it ends where an older one still cleans up
                 started = await asyncio.to_thread(start_keeper, folder)
             await asyncio.sleep(0.1)
-        self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._tell_use())]
+        self._tasks = [asyncio.create_task(self._read(reader, self._writer)), asyncio.create_task(self._tell_use())]
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
                 self._heard(json.loads(line))
@@ -236,14 +262,17 @@ class Connection:
             self._writer = None
             for answer, _ in self._asked.values():
                 if not answer.done():
-                    answer.set_exception(Unreachable("The keeper of agents' processes ended."))
-            self._tasks[1].cancel()
+                    answer.set_exception(KeeperEnded("The keeper of agents' processes ended."))
+            self._tasks.pop().cancel()
+            self._tasks.clear()
+            writer.close()
 
     def _heard(self, said: Json) -> None:
         if "gone" in said:
-            name = self._names.get(said["gone"], "")
-            self.sockets.pop(name, None)
-            self.ended[name] = said["why"]
+            name = self._names.pop(said["gone"], "")
+            if self._keys.get(name) == said["gone"]:
+                self.sockets.pop(name, None)
+                self.ended[name] = said["why"]
         elif said["id"] in self._asked:
             answer, say = self._asked[said["id"]]
             if "progress" in said:
@@ -256,7 +285,8 @@ class Connection:
     async def _tell_use(self) -> None:
         while self._writer is not None:
             await asyncio.sleep(USED_SECONDS)
-            keys = [key for key, name in self._names.items() if name in self.sockets]
+            keys = [key for name in self.used if (key := self._keys.get(name))]
+            self.used.clear()
             self._writer.write(json.dumps({"used": keys}).encode() + b"\n")
 
 

@@ -36,7 +36,7 @@ from apps.remote.agent_cards import cards
 from apps.remote.agent_cards.card_verification import CardSignature
 from apps.remote.agent_cards.cards import FetchedCard
 from apps.remote.errors import BadCard, RemoteError
-from apps.remote.models import SignatureStatus
+from apps.remote.models import RemoteAgent, SignatureStatus
 from apps.remote.registration import Preview
 from parley import db, outbound
 from parley.db.sql import write_transaction
@@ -127,7 +127,10 @@ def _register(found: Deployment, say: Say) -> Agent:
     place = Place(found.slug, found.folder_id, known.pk if known else None, since)
     card = asyncio.run(_start(place, say))
     described = Description.read(place.home / "code")
-    read = _described(card, described, found.folder_id)
+    newer = Deployment.objects.filter(slug=found.slug, created_at__gt=found.created_at).exclude(state=State.FAILED)
+    if newer.exists():
+        raise HandlerError(f"A newer folder of {found.slug} took its place.")
+    read = _described(card, described, found.slug)
     deployed = Deployed(read, CardSignature(SignatureStatus.UNSIGNED), found.folder_id)
     access = found.access or (described.access if known is None else "")
     policies: dict[str, Any] = {"access": access} if access else {}
@@ -141,6 +144,9 @@ def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVe
         raise ValidationError({"version": "The agent's own card defines it. Load the card again instead."})
     with write_transaction():
         registration.apply_card(version.agent, content["card"])
+        remote = RemoteAgent.objects.get(agent=version.agent)
+        registration.trust_card(remote, content)
+        remote.save()
         return versions.save_version(version.agent, content, author=author, note=note)
 
 
@@ -156,12 +162,12 @@ async def _start(place: Place, say: Say) -> Json:
         return cards.parse_card(await answer.read())
 
 
-def _described(card: Json, described: Description, digest: str) -> FetchedCard:
+def _described(card: Json, described: Description, slug: str) -> FetchedCard:
     """The card as agent.yaml has it, at an address of its own. Raises BadCard."""
-    addressed = {**card, **({"url": _at_its_socket(card["url"], digest)} if "url" in card else {})}
+    addressed = {**card, **({"url": _at_its_socket(card["url"], slug)} if "url" in card else {})}
     for name in ("supportedInterfaces", "additionalInterfaces"):
         if isinstance(stated := card.get(name), list):
-            addressed[name] = [{**one, "url": _at_its_socket(one.get("url"), digest)} for one in stated]
+            addressed[name] = [{**one, "url": _at_its_socket(one.get("url"), slug)} for one in stated]
     read, notes = cards.read_card(addressed)
     for name in ("name", "description", "version"):
         read[name] = getattr(described, name) or read[name]
@@ -171,9 +177,9 @@ def _described(card: Json, described: Description, digest: str) -> FetchedCard:
     return FetchedCard(read, card, tuple(notes))
 
 
-def _at_its_socket(url: object, digest: str) -> str:
+def _at_its_socket(url: object, slug: str) -> str:
     """The address with a host of its own: its path is what the process knows."""
-    return f"http://{HOST.format(digest[:16])}/{urlsplit(str(url)).path.lstrip('/')}"
+    return f"http://{HOST.format(slug)}/{urlsplit(str(url)).path.lstrip('/')}"
 
 
 @contextmanager

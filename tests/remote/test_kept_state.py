@@ -5,12 +5,10 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import agentkit
 from agentkit import SkillHandler, TaskContext, as_handler
 from agentkit.serving import application
 from agentkit.serving.protocol import card_of
@@ -19,6 +17,7 @@ from apps.agents.models import Agent
 from apps.conversations.forks import forking
 from apps.conversations.sessions import deletion
 from apps.deployments import folders, registering
+from apps.deployments.processes import Place
 from apps.record.models import Event, Task
 from apps.remote.models import AgentState
 from parley import db
@@ -170,7 +169,7 @@ import os
 from pathlib import Path
 from agentkit import InputRequired, SkillHandler
 
-RAN = Path("{ran}")
+RAN = Path.home() / "ran"
 
 
 class Baker(SkillHandler):
@@ -192,13 +191,12 @@ class Baker(SkillHandler):
 
 
 async def test_killed_process_of_a_folder_loses_nothing(ada, tmp_path):
-    (ran := tmp_path / "ran").write_text("")
     at = folder.write(tmp_path / "baker")
-    (at / "agent.py").write_text(MORTAL.replace("{ran}", str(ran)))
-    description = (at / "agent.yaml").read_text().replace("agent:Loud", "agent:Baker")
-    its_kit = f"serve: env PYTHONPATH={Path(agentkit.__file__).parents[1]} "
-    (at / "agent.yaml").write_text(description.replace("serve: ", its_kit))
-    deployment = await db.run(registering.begin, "baker", folders.pack_folder(at), access="authenticated")
+    (at / "agent.py").write_text(MORTAL)
+    (at / "agent.yaml").write_text((at / "agent.yaml").read_text().replace("agent:Loud", "agent:Baker"))
+    packed = folders.pack_folder(at)
+    ran = Place("baker", packed.digest).home / "home" / "ran"  # where alone it may write
+    deployment = await db.run(registering.begin, "baker", packed, access="authenticated")
     await db.run(registering.deploy, deployment.pk)
     talk = Talk(ada, await db.run(Agent.objects.select_related("current_version").get, slug="baker"))
     asked = await talk.ask("Bake")

@@ -20,7 +20,8 @@ from agentkit.tools import DeclaredApprovals
 
 ENDING = "/ext/state/v1"  # of the extension's URI, whatever comes before it
 URI = f"https://agentkit.invalid{ENDING}"
-MOST_BYTES = 1024 * 1024  # of a state
+MOST_BYTES = 1024 * 1024  # of a part of a state
+MOST_TAKEN = 4 * MOST_BYTES  # of all parts
 MOST_MESSAGES_BYTES = 256 * 1024  # of a conversation's messages in it
 MOST_FILE = 64 * 1024  # of a file in a message, as base64
 QUESTION = ("slot", "schema", "metadata", "value")  # what a question has besides its words
@@ -68,7 +69,7 @@ def take(message: Json) -> Given:
     parts = {name: stated.get(name) for name in ("conversation", "task", "steps")}
     if not all(isinstance(part, dict | None) for part in parts.values()):
         raise ValueError(f"conversation, task and steps of message.metadata[{uri!r}] must be objects.")
-    if len(json.dumps(stated, ensure_ascii=False).encode()) > MOST_BYTES:
+    if len(json.dumps(stated, ensure_ascii=False).encode()) > MOST_TAKEN:
         raise ValueError("A state has at most 1 MiB of JSON.")
     return Given(uri, parts["conversation"], parts["task"], parts["steps"] or {}, is_state=True)
 
