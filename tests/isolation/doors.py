@@ -60,9 +60,7 @@ KINDS: dict[str, dict[str, str]] = {
         "graph_id": "agent",
         "metadata.assistant_id": "agent",
         "metadata.graph_id": "agent",
-        "thread_id": "contextId",
-        "ids[]": "contextId",
-        "checkpoint_id": "message of session",
+        "ids[]": "session",
         "before": "message of session",
     },
 }
@@ -78,8 +76,9 @@ NAMELESS: dict[str, str] = {
     r"|temperature|top_p|stop(\[\])?|parallel_tool_calls|max(_\w+)?_tokens|(presence|frequency)_penalty|response_format",
     AGUI: r"runId|parentRunId|protocolVersion|state|messages\[\].*|(tools|context).*|forwardedProps"
     r"|resume(\[\]\.(status|payload|metadata))?",
-    LANGGRAPH: r"limit|offset|sort_\w+|select.*|name|metadata|status|ids|if_(not_)?exists|input|command.*|config"
-    r"|context|stream_.*|checkpoint(_during)?|multitask_strategy|on_\w+|strict_resume|durability|feedback_keys|langsmith_tracer",
+    LANGGRAPH: r"thread_id|limit|offset"
+    r"|sort_\w+|select.*|name|metadata|status|ids|if_(not_)?exists|input|command.*|config"
+    r"|context|stream_.*|checkpoint(_id|_during)?|multitask_strategy|on_\w+|strict_resume|durability|feedback_keys|langsmith_tracer",
 }
 """Fields that name nothing, or to which the caller gives a name of their own."""
 EXTENSION_MODELS = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import F, OuterRef, Q, Subquery
 
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.accounts.requests import quotas
 from apps.agents.models import Agent, AgentNotFound
@@ -98,11 +99,11 @@ def interrupt(task: uuid.UUID, state: TaskState, message: JSON | None, slot: JSO
 
 
 def find_thread(principal: Principal, thread_id: str) -> Context:
-    """Raises ContextNotFound."""
+    """The session of this name of the caller's, or with this key. Raises ContextNotFound."""
     named = lookup.context_of(principal, thread_id) if thread_id.isprintable() else None
-    if named is None:
+    if (key := named.pk if named else _uuid(thread_id)) is None:
         raise ContextNotFound
-    return lookup.find_session(principal, named.pk)
+    return lookup.find_session(principal, key)
 
 
 def create(principal: Principal, asked: NewThread) -> JSON:
@@ -179,8 +180,11 @@ def history(principal: Principal, thread_id: str, asked: HistoryPage) -> list[JS
     """The newest state first."""
     context = find_thread(principal, thread_id)
     found = runs_of(context)
-    before = checkpoint_of(asked.before)
-    upto = next((at for at, run in enumerate(found) if run.id == before), 0) if before else len(found)
+    upto = len(found)
+    if before := checkpoint_of(asked.before):
+        upto = next((at for at, run in enumerate(found) if run.id == before), -1)
+    if upto < 0:
+        raise NotFound("There is no such checkpoint in this thread.")
     numbers = range(upto, max(0, upto - asked.limit), -1)
     return picked((state_json(principal, context, found, number) for number in numbers), asked.select)
 
@@ -308,10 +312,9 @@ def _filtered(principal: Principal, asked: ThreadFilter, ids: Sequence[str] | No
     newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk").values("state")[:1]
     found = Context.objects.visible_to(principal).filter(owner=principal.user_id).listed().filter(archived_at=None)
     found = found.annotate(newest=Subquery(newest))
-    if not principal.is_known:
-        found = found.filter(pk__in=filter(None, map(_uuid, ids or ())))
-    elif ids is not None:
-        found = found.filter(context_id__in=ids)
+    if ids is not None or not principal.is_known:
+        keys = Q(pk__in=list(filter(None, map(_uuid, ids or ()))))
+        found = found.filter(keys | Q(context_id__in=ids) if ids and principal.is_known else keys)
     for name, value in (asked.metadata or {}).items():
         found = found.filter(_condition(principal, name, value))
     if asked.status is not None:
