@@ -115,6 +115,7 @@ async def test_cut_stream_goes_on_after_its_last_id(client, thread):
     whole = await client.stream(f"{thread}/runs/stream", body)
     path = f"{thread}/runs/{whole[0][1]['run_id']}/stream?stream_mode=messages-tuple&stream_mode=values"
     assert await client.stream(path) == whole
+    assert await client.stream(f'{path.partition("?")[0]}?stream_mode=["messages-tuple","values"]') == whole
     cut = next(at for at, (_, _, index) in enumerate(whole) if index)
     rest = await client.stream(path, **{"Last-Event-ID": str(whole[cut][2])})
     assert rest == whole[cut + 1 :]
@@ -247,12 +248,13 @@ async def test_public_agents_need_no_key(nobody, speaking):
     assert (await nobody.post("/runs/wait", run("hello"))).status_code == 401
     speaking.access = speaking.Access.PUBLIC
     await speaking.asave()
+    assert (await nobody.post("/threads", {})).status_code == 200
     begun = await nobody.post("/runs", run("hello"))
     key = begun.json()["thread_id"]
     assert words(await nobody.wait(f"/threads/{key}", "again"))[0] == ("human", "hello")
     assert (await nobody.post("/threads/search", {})).json() == []
     assert [one["thread_id"] for one in (await nobody.post("/threads/search", {"ids": [key]})).json()] == [key]
-    assert await Context.objects.acount() == 1
+    assert await Context.objects.acount() == 2
 
 
 async def test_both_headers_take_a_key(client, ada_key):

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from apps.a2a.protojson import Integer, Line, ProtoMessage, RequiredLine, Struct, Text, Value
+from apps.doors.clients import json_or_text
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
@@ -108,11 +109,18 @@ class NewRun(Body):
 
 def query_modes(request: HttpRequest) -> Sequence[Mode]:
     """The modes that a query names, by default `values`. Raises InvalidParams."""
-    given = request.GET.getlist("stream_mode") or ["values"]
+    given = query_list(request, "stream_mode") or ["values"]
     known = {mode: mode for mode in get_args(Mode)}
     if not set(given) <= known.keys():
         raise InvalidParams(f"Must be one of {', '.join(known)}.", "stream_mode")
     return [known[one] for one in given]
+
+
+def query_list(request: HttpRequest, name: str) -> list[str]:
+    """Values that come one by one, or as a JSON array, which is how the SDK for JavaScript sends them."""
+    given = request.GET.getlist(name)
+    read = json_or_text(given[0]) if len(given) == 1 else given
+    return [str(one) for one in read] if isinstance(read, list) else given
 
 
 def query_number(request: HttpRequest, name: str, default: int) -> int:

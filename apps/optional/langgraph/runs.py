@@ -38,6 +38,7 @@ from apps.optional.langgraph.requests import (
     checkpoint_of,
     picked,
     query_flag,
+    query_list,
     query_modes,
     query_number,
 )
@@ -70,10 +71,10 @@ class Begun:
     def agent(self) -> Agent:
         return self.run.task.agent if self.run.task else self.context.agent
 
-    @property
-    def headers(self) -> dict[str, str]:
+    def headers(self, goes_on: str) -> dict[str, str]:
+        """Where the run is, and where clients go on after a cut."""
         address = ADDRESS.format(self.thread, self.run.id)
-        return {"Content-Location": address, "Location": f"{address}/stream"} if self.thread.isascii() else {}
+        return {"Content-Location": address, "Location": f"{address}/{goes_on}"} if self.thread.isascii() else {}
 
     def events(self, modes: Sequence[Mode] = ("values",), after: int = 0) -> Events:
         answer = Answer(self.run.id, self.context.pk)
@@ -89,25 +90,26 @@ class Begun:
 
 async def create(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str = "") -> HttpResponseBase:
     """Begin a run in the background. Raises Refusal."""
-    begun = await _begin(incoming, asked, thread_id)
-    shown = await db.run(run_json, incoming.principal, begun.context, begun.run)
-    return http.json_response(shown, headers=begun.headers)
+    agent = await db.run(find_assistant, incoming.principal, asked.assistant_id)
+    begun = await _begin(incoming, agent, asked, thread_id)
+    shown = run_json(incoming.principal, begun.context, begun.run)
+    return http.json_response(shown, headers=begun.headers("join"))
 
 
 async def stream(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str = "") -> HttpResponseBase:
     """Begin a run; its events as they come. Raises Refusal."""
-    with ExitStack() as stack:
-        _count_stream(stack, incoming)
-        begun = await _begin(incoming, asked, thread_id)
+    agent = await db.run(find_assistant, incoming.principal, asked.assistant_id)
+    with _counted(incoming, agent) as stack:
+        begun = await _begin(incoming, agent, asked, thread_id)
         cancels = asked.on_disconnect == "cancel"
         return _event_stream(incoming, begun, begun.events(asked.stream_mode), cancels=cancels, stack=stack)
 
 
 async def wait(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str = "") -> HttpResponseBase:
     """Begin a run; the thread's values after it. Raises Refusal."""
-    with ExitStack() as stack:
-        _count_stream(stack, incoming)
-        begun = await _begin(incoming, asked, thread_id)
+    agent = await db.run(find_assistant, incoming.principal, asked.assistant_id)
+    with _counted(incoming, agent):
+        begun = await _begin(incoming, agent, asked, thread_id)
         return await _result(incoming, begun, cancels=asked.on_disconnect == "cancel")
 
 
@@ -123,7 +125,7 @@ async def list_runs(incoming: AuthenticatedRequest, thread_id: str) -> str:
         return [one for one in found if status in (None, one["status"])]
 
     rows = (await db.run(read))[offset : offset + min(limit, MOST_ROWS)]
-    return wire.json_text(picked(rows, query.getlist("select")))
+    return wire.json_text(picked(rows, query_list(incoming.request, "select")))
 
 
 async def show(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> JSON:
@@ -133,9 +135,8 @@ async def show(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> J
 
 async def join(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> HttpResponseBase:
     """The thread's values once the run has ended. Raises Refusal."""
-    with ExitStack() as stack:
-        _count_stream(stack, incoming)
-        begun = await db.run(_find, incoming.principal, thread_id, run_id)
+    begun = await db.run(_find, incoming.principal, thread_id, run_id)
+    with _counted(incoming, begun.agent):
         return await _result(incoming, begun, cancels=query_flag(incoming.request, "cancel_on_disconnect"))
 
 
@@ -145,9 +146,8 @@ async def join_stream(incoming: AuthenticatedRequest, thread_id: str, run_id: st
     after = request.headers.get("Last-Event-ID") or "-1"
     if not LAST_EVENT_ID.fullmatch(after):
         raise InvalidParams("Must be the id of an event of this run.", "Last-Event-ID")
-    with ExitStack() as stack:
-        _count_stream(stack, incoming)
-        begun = await db.run(_find, incoming.principal, thread_id, run_id)
+    begun = await db.run(_find, incoming.principal, thread_id, run_id)
+    with _counted(incoming, begun.agent) as stack:
         events = begun.events(query_modes(request), int(after))
         cancels = query_flag(request, "cancel_on_disconnect")
         return _event_stream(incoming, begun, events, cancels=cancels, stack=stack, scope=READ)
@@ -164,9 +164,11 @@ async def cancel_run(incoming: AuthenticatedRequest, thread_id: str, run_id: str
     return HttpResponse(status=204 if query_flag(incoming.request, "wait") else 202)
 
 
-def _count_stream(stack: ExitStack, incoming: AuthenticatedRequest) -> None:
-    """Raises QuotaExceeded."""
-    stack.callback(limits.open_stream(incoming.principal, incoming.address))
+def _counted(incoming: AuthenticatedRequest, agent: Agent) -> ExitStack:
+    """Counts a request that waits or streams, until it is closed. Raises QuotaExceeded."""
+    stack = ExitStack()
+    stack.callback(limits.open_stream(incoming.principal, incoming.address, agent.pk))
+    return stack
 
 
 def _event_stream(
@@ -181,7 +183,7 @@ def _event_stream(
     pieces = _pieces(incoming.principal, begun, cancels=cancels)
     check = recheck(incoming.request, begun.agent.slug, scope)
     frames = http.checked_frames(pieces, events.frames, events.error, check)
-    return wire.EventStream(frames, stack.pop_all().close, begun.headers)
+    return wire.EventStream(frames, stack.pop_all().close, begun.headers("stream"))
 
 
 async def _result(incoming: AuthenticatedRequest, begun: Begun, *, cancels: bool) -> HttpResponseBase:
@@ -190,7 +192,7 @@ async def _result(incoming: AuthenticatedRequest, begun: Begun, *, cancels: bool
         async for batch in batches:
             for _, piece in batch:
                 list(events.read(piece))
-    return http.json_response(events.result, headers=begun.headers)
+    return http.json_response(events.result, headers=begun.headers("join"))
 
 
 def _pieces(principal: Principal, begun: Begun, *, cancels: bool) -> Pieces:
@@ -206,9 +208,8 @@ async def _left(begun: Begun) -> Pieces:
     yield [*said, (begun.context.last_event, End(begun.run.state))]
 
 
-async def _begin(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str) -> Begun:
+async def _begin(incoming: AuthenticatedRequest, agent: Agent, asked: NewRun, thread_id: str) -> Begun:
     principal, request = incoming.principal, incoming.request
-    agent = await db.run(find_assistant, principal, asked.assistant_id)
     key = request.headers.get(IDEMPOTENCY_HEADER) or str(uuid.uuid4())
     message = await db.run(_message, principal, agent, thread_id, asked, key)
     extra = {"extra_writes": _refuse_second} if asked.multitask_strategy == "reject" else {}
