@@ -18,21 +18,20 @@ from apps.a2a.requests import checked_message
 from apps.accounts.errors import NotFound
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.api.framework.problems import IDEMPOTENCY_HEADER, Conflict
+from apps.api.framework.problems import Conflict
 from apps.conversations.sessions import commands
 from apps.doors import turns
 from apps.doors.callers import recheck
 from apps.doors.clients import results_message
 from apps.doors.turns import End, Pieces
 from apps.engine import cancel
-from apps.engine.accept import DEPENDS_ON
+from apps.engine.accept import DEPENDS_ON, Options
 from apps.engine.repeats import Sent
 from apps.engine.send import send
 from apps.limits import current as limits
 from apps.optional.langgraph.assistants import find_assistant
 from apps.optional.langgraph.messages import KEPT, Answer, read_messages
 from apps.optional.langgraph.requests import (
-    MOST_ROWS,
     Mode,
     NewRun,
     checkpoint_of,
@@ -81,11 +80,21 @@ class Begun:
         return Events(self.run, self.thread, self.agent.slug, self.earlier, answer, modes, after)
 
     def pieces(self, principal: Principal, *, cancels: bool) -> Pieces:
-        """What follows. `cancels`: the task of a client that leaves is canceled."""
+        """What follows; of a run that a fork left behind, what is recorded.
+
+        `cancels`: the task of a client that leaves is canceled.
+        """
+        if self.run.task is not None and self.run.end is None and self.run.state.is_settled:
+            return self._recorded()
         is_of_others = principal.user_id not in (self.context.owner_id, self.run.row.author_id)
         left = self.sent.task if cancels else None
         followed = turns.at_once(turns.follow(self.sent, is_of_others=is_of_others))
         return turns.stopping(followed, principal, self.agent, left)
+
+    async def _recorded(self) -> Pieces:
+        assert self.sent.task is not None
+        said = await db.run_for_stream(turns.recorded, self.context, self.sent.task, self.sent.index)
+        yield [*said, (self.context.last_event, End(self.run.state))]
 
 
 async def create(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str = "") -> HttpResponseBase:
@@ -115,16 +124,15 @@ async def wait(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str = "
 
 async def list_runs(incoming: AuthenticatedRequest, thread_id: str) -> str:
     """GET: the newest first. Raises Refusal."""
-    query = incoming.request.GET
     limit, offset = query_number(incoming.request, "limit", 10), query_number(incoming.request, "offset", 0)
-    status = query.get("status")
+    status = incoming.request.GET.get("status")
 
     def read() -> list[JSON]:
         context = find_thread(incoming.principal, thread_id)
         found = [run_json(incoming.principal, context, run) for run in reversed(runs_of(context))]
         return [one for one in found if status in (None, one["status"])]
 
-    rows = (await db.run(read))[offset : offset + min(limit, MOST_ROWS)]
+    rows = (await db.run(read))[offset : offset + limit]
     return wire.json_text(picked(rows, query_list(incoming.request, "select")))
 
 
@@ -180,7 +188,7 @@ def _event_stream(
     stack: ExitStack,
     scope: str = WRITE,
 ) -> wire.EventStream:
-    pieces = _pieces(incoming.principal, begun, cancels=cancels)
+    pieces = begun.pieces(incoming.principal, cancels=cancels)
     check = recheck(incoming.request, begun.agent.slug, scope)
     frames = http.checked_frames(pieces, events.frames, events.error, check)
     return wire.EventStream(frames, stack.pop_all().close, begun.headers("stream"))
@@ -188,40 +196,26 @@ def _event_stream(
 
 async def _result(incoming: AuthenticatedRequest, begun: Begun, *, cancels: bool) -> HttpResponseBase:
     events = begun.events()
-    async with aclosing(_pieces(incoming.principal, begun, cancels=cancels)) as batches:
+    async with aclosing(begun.pieces(incoming.principal, cancels=cancels)) as batches:
         async for batch in batches:
             for _, piece in batch:
                 list(events.read(piece))
     return http.json_response(events.result, headers=begun.headers("join"))
 
 
-def _pieces(principal: Principal, begun: Begun, *, cancels: bool) -> Pieces:
-    """Of a run that a fork left behind, or that was answered meanwhile, what is recorded."""
-    if begun.run.task is not None and begun.run.end is None and begun.run.state.is_settled:
-        return _left(begun)
-    return begun.pieces(principal, cancels=cancels)
-
-
-async def _left(begun: Begun) -> Pieces:
-    assert begun.sent.task is not None
-    said = await db.run_for_stream(turns.recorded, begun.context, begun.sent.task, begun.sent.index)
-    yield [*said, (begun.context.last_event, End(begun.run.state))]
-
-
 async def _begin(incoming: AuthenticatedRequest, agent: Agent, asked: NewRun, thread_id: str) -> Begun:
-    principal, request = incoming.principal, incoming.request
-    key = request.headers.get(IDEMPOTENCY_HEADER) or str(uuid.uuid4())
-    message = await db.run(_message, principal, agent, thread_id, asked, key)
-    extra = {"extra_writes": _refuse_second} if asked.multitask_strategy == "reject" else {}
-    trace = request.headers.get("traceparent", "")
-    sent = await send(principal, agent, message, finds_question=True, traceparent=trace, **extra)  # type: ignore[arg-type]
-    return await db.run(_begun, principal, sent)
+    message = await db.run(_message, incoming.principal, agent, thread_id, asked)
+    options: Options = {"finds_question": True, "traceparent": incoming.request.headers.get("traceparent", "")}
+    if asked.multitask_strategy == "reject":
+        options["extra_writes"] = _refuse_second
+    sent = await send(incoming.principal, agent, message, **options)
+    return await db.run(_begun, incoming.principal, sent)
 
 
-def _message(principal: Principal, agent: Agent, thread_id: str, asked: NewRun, key: str) -> JSON:
+def _message(principal: Principal, agent: Agent, thread_id: str, asked: NewRun) -> JSON:
     """The A2A message of a run, once its thread is ready for it. Raises Refusal."""
     context = _thread(principal, thread_id, asked) if thread_id else None
-    said = _said(principal, agent, context, asked, key)
+    said = _said(principal, agent, context, asked)
     if context is None:
         return checked_message(agent, said | ({"contextId": thread_id} if thread_id else {}), _name)
     if context.agent_id != agent.pk:
@@ -254,25 +248,19 @@ def _thread(principal: Principal, thread_id: str, asked: NewRun) -> Context | No
     return context
 
 
-def _said(principal: Principal, agent: Agent, context: Context | None, asked: NewRun, key: str) -> JSON:
+def _said(principal: Principal, agent: Agent, context: Context | None, asked: NewRun) -> JSON:
     """The fields of a message: an answer to what the thread asks, or new words. Raises InvalidParams, Conflict."""
     given = asked.input if isinstance(asked.input, dict) else {"messages": asked.input or []}
     said = read_messages(given.get("messages") or [])
     others = {name: value for name, value in given.items() if name != "messages"}
-    told = {
-        "id": said.id,
-        "metadata": asked.metadata,
-        "config": asked.config,
-        "context": asked.context,
-        "input": others,
-    }
+    told = {"id": said.id, "input": others, **asked.model_dump(include={"metadata", "config", "context"})}
     kept = {name: value for name, value in told.items() if value}
     metadata = ({KEPT: kept} if kept else {}) | ({"instructions": said.instructions} if said.instructions else {})
-    fields: JSON = {"messageId": key, **({"metadata": metadata} if metadata else {})}
+    fields: JSON = {"messageId": str(uuid.uuid4()), **({"metadata": metadata} if metadata else {})}
     if asked.command is not None:
         return fields | _resumed(principal, context, asked.command.resume)
-    if said.results and (answer := results_message(principal, agent, said.results, key)):
-        return fields | {"parts": [*answer["parts"], *said.parts], "taskId": answer["taskId"]}
+    if said.results and (answer := results_message(principal, agent, said.results)):
+        return fields | answer | {"parts": [*answer["parts"], *said.parts]}
     if not said.parts:
         raise InvalidParams("Send a message of a person with content, or a command with resume.", "input.messages")
     return fields | {"parts": said.parts}
@@ -290,8 +278,7 @@ def _resumed(principal: Principal, context: Context | None, value: Any) -> JSON:
 
 def _name(path: str) -> str:
     """The client's name of a field of the A2A message."""
-    names = {"message.contextId": "thread_id", "message.messageId": IDEMPOTENCY_HEADER}
-    return names.get(path, path.replace("message.parts", "input.messages.content"))
+    return path.replace("message.contextId", "thread_id").replace("message.parts", "input.messages.content")
 
 
 def _busy() -> Conflict:

@@ -40,7 +40,7 @@ RESOURCE = "/langgraph"
 KEY, AUTHORIZATION = "HTTP_X_API_KEY", "HTTP_AUTHORIZATION"
 CORS = Cors(
     "GET, POST, PATCH, DELETE, OPTIONS",
-    "Authorization, X-Api-Key, Content-Type, Accept, Cache-Control, Idempotency-Key, Last-Event-ID",
+    "Authorization, X-Api-Key, Content-Type, Accept, Cache-Control, Last-Event-ID",
     "Content-Location, Location",
 )
 INFO: JSON = {"version": version("parley-platform"), "flags": {"assistants": True, "crons": False, "langsmith": False}}
