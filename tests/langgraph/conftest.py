@@ -9,7 +9,9 @@ from tests.clients.calling import followed
 from tests.doors.conftest import ada_key as ada_key
 from tests.doors.conftest import bob_key as bob_key
 from tests.doors.conftest import greeting as greeting
+from tests.doors.conftest import modeled as modeled
 from tests.doors.conftest import speaking as speaking
+from tests.model_agents.conftest import endpoint as endpoint
 
 
 class Client:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import uuid
 
 import pytest
 from django.test import AsyncClient
@@ -12,6 +13,8 @@ from tests.clients.calling import followed
 from tests.doors import agents
 from tests.engine.delegating import until
 from tests.langgraph.conftest import run, words
+from tests.model_agents.endpoint import calls, says
+from tests.security.knocking import post
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("speaking", "worker")]
 ALL = ["values", "updates", "messages", "messages-tuple", "custom", "events"]
@@ -179,6 +182,20 @@ async def test_another_assistant_takes_over(client, thread, greeting):
     joined = (await client.get(f"{thread}/runs/{newest['run_id']}/join")).json()
     assert joined == values
     assert (await client.get(thread)).json()["metadata"]["graph_id"] == "greeting"
+
+
+async def test_tool_messages_answer_an_agents_calls(client, ada_key, modeled, endpoint):
+    endpoint.replies = [calls(("pick", {"of": 3})), says("Red it is.")]
+    key, tool = str(uuid.uuid4()), {"name": "pick", "description": "Picks.", "parameters": {"type": "object"}}
+    said = [{"id": "1", "role": "user", "content": "A color?"}]
+    await post("/agui/modeled", {"threadId": key, "runId": "1", "messages": said, "tools": [tool]}, ada_key)
+    found = (await client.get(f"/threads/{key}")).json()
+    [call] = found["values"]["messages"][-1]["tool_calls"]
+    assert (found["status"], call["args"]) == ("interrupted", {"of": 3})
+    result = {"type": "tool", "tool_call_id": call["id"], "content": '"red"'}
+    body = run(agent="modeled", input={"messages": [result]})
+    values = (await client.post(f"/threads/{key}/runs/wait", body)).json()
+    assert words(values)[-1] == ("ai", "Red it is.")
 
 
 async def test_files_go_in_and_come_out(client, thread):
