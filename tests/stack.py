@@ -218,13 +218,13 @@ class Stack:
                 connection.execute(f'CREATE DATABASE "{self.name}" TEMPLATE "{patterns.database_of(pattern)}"')
 
     def launch(self, *names: str) -> None:
-        """Start these processes, and wait until workers take work."""
+        """Start these processes at once, and wait until workers take work."""
         for name in names:
             self.processes.pop(name, None)  # an old one that ended must not fail the wait
         for name in names:
             self.begin(name)
-            if name in self.workers:
-                self.wait_until(lambda name=name: self.takes_work(name))  # type: ignore[misc]
+        workers = [name for name in names if name in self.workers]
+        self.wait_until(lambda: all(map(self.takes_work, workers)))
 
     def begin(self, name: str) -> None:
         self._began[name] = self._start_process(name, self.commands()[name])

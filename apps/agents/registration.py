@@ -74,7 +74,9 @@ def define(
 
 
 def is_revertible(agent: Agent) -> bool:
-    """Whether its versions define it, so that it can return to one."""
+    """Whether its versions define it, so that it can return to one. Other remote agents' own cards do."""
+    if agent.kind == Agent.Kind.REMOTE:
+        return agent.current_version is not None and versions.DEPLOYMENT in agent.current_version.content
     return added["restorers", agent.kind] is not None
 
 

@@ -3,5 +3,7 @@ from parley.registry import ParleyApp
 
 class DeploymentsConfig(ParleyApp):
     verbose_name = "Agents' folders"
+    restorers = {"remote": "registering.restore"}
+    work_lists = ["registering.DEPLOYMENTS"]
     agent_socket = "processes.socket_of"
     agent_failure = "processes.why_it_ended"

@@ -1,8 +1,11 @@
-"""Folders of agents as they were deployed, and the secrets that their processes get."""
+"""Folders of agents, each time one is deployed, and the secrets that agents' processes get."""
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import uuid
+from typing import Any
 
 from django.core.validators import RegexValidator
 from django.db import models
@@ -11,9 +14,10 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.agents.models import Agent
+from parley.work import Work, WorkQuerySet
 
 
-class Deployment(models.Model):
+class Folder(models.Model):
     """An agent's folder, stored for each machine that runs agents. Versions of agents name it."""
 
     digest = models.CharField(primary_key=True, max_length=64, editable=False, help_text="SHA-256 of its files.")
@@ -21,13 +25,53 @@ class Deployment(models.Model):
     size = models.PositiveIntegerField(editable=False, help_text="Of the ZIP file, in bytes.")
     files = models.PositiveIntegerField(editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
-    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
-
-    class Meta:
-        ordering = ["-created_at"]
 
     def __str__(self) -> str:
         return self.digest[:12]
+
+
+class DeploymentQuerySet(WorkQuerySet["Deployment"]):
+    def unfinished(self) -> DeploymentQuerySet:
+        return self.filter(state__in=(Deployment.State.WAITING, Deployment.State.WORKING))
+
+    def due(self, now: datetime.datetime | None = None) -> DeploymentQuerySet:
+        return super().due(now).order_by("created_at")
+
+
+class Deployment(Work):
+    """A folder that becomes an agent, or an agent's newest version."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "waits for a worker"
+        WORKING = "working", "its environment is made"
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slug = models.CharField(max_length=63, help_text="The agent's name in addresses.")
+    folder = models.ForeignKey(Folder, on_delete=models.PROTECT, related_name="deployments", editable=False)
+    access = models.CharField(
+        max_length=20,
+        choices=Agent.Access,
+        blank=True,
+        help_text="Who may use it. Empty: as its agent.yaml says, or as it was.",
+    )
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING, editable=False)
+    progress = models.TextField(blank=True, editable=False, help_text="What was done, a line each.")
+    problem = models.TextField(blank=True, editable=False, help_text="Why it failed. Empty if it did not.")
+    agent = models.ForeignKey(Agent, null=True, on_delete=models.SET_NULL, related_name="deployments", editable=False)
+    author = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    finished_at = models.DateTimeField(null=True, editable=False)
+
+    objects = DeploymentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at"]
+        verbose_name_plural = "agents' folders"
+
+    def __str__(self) -> str:
+        return f"{self.slug} {str(self.folder_id)[:12]}"
 
 
 class AgentSecret(models.Model):
@@ -48,6 +92,11 @@ class AgentSecret(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **options: Any) -> None:
+        """Also tells the processes that call the agent, which see that it changed."""
+        super().save(*args, **options)
+        Agent.objects.filter(pk=self.agent_id).update(updated_at=timezone.now())
 
 
 def fingerprint(*parts: str) -> str:

@@ -6,95 +6,161 @@ import asyncio
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
+import agentkit
 from agentkit import HandlerError
 from apps.agents.models import Agent
+from apps.agents.versions import DEPLOYMENT
 from apps.deployments import environments, folders, keeper
-from apps.deployments.models import AgentSecret, Deployment, fingerprint
+from apps.deployments.models import AgentSecret, Folder, fingerprint
 from apps.remote.errors import Unreachable
 from parley import db
 
-DEPLOYMENT = "deployment"
-"""In the content of an agent's version: the digest of its folder."""
 KEEPER_SECONDS = 15.0  # for it to start
+KEEPER = "import sys; sys.path.append(sys.argv.pop(1)); from apps.deployments.keeper import begin; begin()"
+"""A program. Of what is installed it finds only Python's own modules and Parley's."""
+OUTSIDE = re.compile(r"CACHE|INSTALL_DIR|TOOL_DIR", re.I)
+"""Variables of installers that name folders to write: an agent's are in its home."""
+NOTICE_SECONDS = 5.0  # until the keeper has said that a process ended
 USED_SECONDS = 60.0  # between notices that agents are in use
 
 type Json = dict[str, Any]
 
 
-async def socket_of(agent: Agent, say: Callable[[str], None] = lambda line: None) -> str:
-    """The path of the agent's socket, whose `current_version` is loaded; "" if it has no folder.
+@dataclass(frozen=True)
+class Place:
+    """An agent's folder on this machine.
 
-    Starts its process where it does not run. `say` gets lines of progress. Raises Unreachable.
+    Attributes:
+        agent: its key, once it is registered; until then it has no secrets.
+        since: changes with the agent, and so with its secrets.
     """
-    digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
-    if not digest:
-        return ""
-    return await socket_at(digest, agent.slug, agent.pk, say)
+
+    slug: str
+    digest: str
+    agent: int | None = None
+    since: str = ""
+
+    @classmethod
+    def of(cls, agent: Agent) -> Place | None:
+        """Of the agent's loaded `current_version`; None if it has no folder."""
+        digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
+        return cls(agent.slug, digest, agent.pk, str(agent.updated_at)) if digest else None
+
+    @property
+    def name(self) -> str:
+        return f"{self.slug[:40]}-{self.digest[:12]}"
+
+    @property
+    def home(self) -> Path:
+        """Has `code`, `log`, and `home`, which its process may write."""
+        return agents_folder() / self.name
+
+    def log(self, most: int = 64 * 1024) -> str:
+        """The end of what its process printed on this machine."""
+        text = b""
+        for name in ("log.old", "log"):
+            with suppress(OSError):
+                text += (self.home / name).read_bytes()
+        return text[-most:].decode(errors="replace")
 
 
-async def socket_at(digest: str, name: str, agent: int | None, say: Callable[[str], None] = lambda line: None) -> str:
-    """`socket_of` a stored folder; agents that are not registered yet have no secrets."""
+async def socket_of(agent: Agent) -> str:
+    """The path of the agent's socket, whose `current_version` is loaded; "" if it has no folder. Raises Unreachable."""
+    place = Place.of(agent)
+    return await socket_at(place) if place else ""
+
+
+async def socket_at(place: Place, say: Callable[[str], None] = lambda line: None) -> str:
+    """The path of its socket. Starts its process where it does not run. `say` gets lines of progress.
+
+    Raises Unreachable.
+    """
     connection = _connection()
-    if path := connection.sockets.get(digest):
+    path, since = connection.sockets.get(place.name, ("", ""))
+    if path and since == place.since:
         return path
     try:
-        wanted = await db.run(_wanted, digest, name, agent)
-    except (HandlerError, Deployment.DoesNotExist) as error:
+        wanted = await db.run(_wanted, place)
+    except (HandlerError, Folder.DoesNotExist) as error:
         raise Unreachable(f"The agent's process cannot start. {error}", is_transient=False) from None
-    return await connection.run(digest, wanted, say)
+    return await connection.run(place, wanted, say)
 
 
 async def why_it_ended(agent: Agent) -> str:
     """Why its process ended last, as this process has heard; "" if it has not."""
-    digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
-    return _connection().ended.get(digest, "") if digest else ""
+    place, connection = Place.of(agent), _connection()
+    if place is None:
+        return ""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(NOTICE_SECONDS):
+            while (known := connection.sockets.get(place.name)) and not await _answers(known[0]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # the keeper is about to say so
+    return connection.ended.get(place.name, "")
 
 
-def _wanted(digest: str, name: str, agent: int | None) -> Json:
+async def _answers(path: str) -> bool:
+    with suppress(OSError):
+        _, writer = await asyncio.open_unix_connection(path)
+        writer.close()
+        return True
+    return False
+
+
+def _wanted(place: Place) -> Json:
     """What the keeper is asked for. Unpacks the folder on this machine.
 
-    Raises HandlerError, Deployment.DoesNotExist.
+    Raises HandlerError, Folder.DoesNotExist.
     """
-    root = home_of(digest)
+    root = place.home
     code = root / "code"
     if not code.is_dir():
         root.mkdir(parents=True, exist_ok=True)
-        folders.unpack(bytes(Deployment.objects.get(pk=digest).archive), code)
-    secrets = dict(AgentSecret.objects.filter(agent=agent).values_list("name", "value"))
+        folders.unpack(bytes(Folder.objects.get(pk=place.digest).archive), code)
+    secrets = dict(AgentSecret.objects.filter(agent=place.agent).values_list("name", "value"))
     kit = environments.link_kit(agents_folder() / "kit")
-    wanted = environments.plan(code, root, kit, secrets, keeper_folder() / digest[:16])
+    wanted = environments.plan(code, root / "home", kit, secrets, keeper_folder() / place.name / "a2a")
+    installing = {name: value for name, value in wanted["setup_environment"].items() if not OUTSIDE.search(name)}
+    wanted |= {"setup_environment": installing}
+    for what, paths in (("read", _readable(kit)), ("programs", _programs(wanted)), ("hidden", _hidden())):
+        wanted[what] = [str(one) for one in paths]
     running = {name: value for name, value in wanted.items() if name != "setup_environment"}
-    return {"key": f"{digest[:16]}-{fingerprint(json.dumps(running, sort_keys=True))}", "name": name, **wanted}
+    key = f"{place.name}-{fingerprint(json.dumps(running, sort_keys=True))}"
+    return {"key": key, "name": place.slug, **wanted}
+
+
+def _readable(kit: Path) -> Iterator[Path]:
+    yield from (kit, Path(agentkit.__file__).parent.resolve(), Path(sys.prefix, "pyvenv.cfg"))
+
+
+def _programs(wanted: Json) -> Iterator[Path]:
+    """Python's, with what Parley needs of packages, and Node.js's."""
+    yield from (Path(sys.base_prefix), Path(sys.prefix))
+    if node := shutil.which("node", path=wanted["environment"]["PATH"]):
+        yield Path(node).resolve().parents[1]
+
+
+def _hidden() -> Iterator[Path]:
+    yield Path(settings.DATA_DIR).resolve()
+    yield Path(keeper.__file__).parents[2] / ".env"
 
 
 def agents_folder() -> Path:
     return Path(settings.DATA_DIR).resolve() / "agents"
-
-
-def home_of(digest: str) -> Path:
-    """Where a folder is unpacked on this machine: `code`, `env`, `log`."""
-    return agents_folder() / digest[:16]
-
-
-def log_of(digest: str, most: int = 64 * 1024) -> str:
-    """The end of what its process printed on this machine."""
-    text = b""
-    for name in ("log.old", "log"):
-        with suppress(OSError):
-            text += (home_of(digest) / name).read_bytes()
-    return text[-most:].decode(errors="replace")
 
 
 def keeper_folder() -> Path:
@@ -111,21 +177,21 @@ class Connection:
     """To the keeper, of one event loop.
 
     Attributes:
-        sockets: of agents that run, by their folders' digests.
+        sockets: of agents that run, by their places' names; with `Place.since`.
         ended: why agents' processes ended, by the same.
     """
 
     def __init__(self) -> None:
-        self.sockets: dict[str, str] = {}
+        self.sockets: dict[str, tuple[str, str]] = {}
         self.ended: dict[str, str] = {}
-        self._digests: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._asked: dict[int, tuple[asyncio.Future[str], Callable[[str], None]]] = {}
         self._numbers = count(1)
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._opening = asyncio.Lock()
 
-    async def run(self, digest: str, wanted: Json, say: Callable[[str], None]) -> str:
+    async def run(self, place: Place, wanted: Json, say: Callable[[str], None]) -> str:
         """The agent's socket. Raises Unreachable."""
         async with self._opening:
             if self._writer is None:
@@ -133,30 +199,30 @@ class Connection:
         assert self._writer is not None
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._asked[number] = answer, say
-        self._digests[wanted["key"]] = digest
+        self._names[wanted["key"]] = place.name
         self._writer.write(json.dumps({"id": number, "run": wanted}).encode() + b"\n")
         try:
             path: str = await answer
         finally:
             del self._asked[number]
-        self.sockets[digest] = path
-        self.ended.pop(digest, None)
+        self.sockets[place.name] = path, place.since
+        self.ended.pop(place.name, None)
         return path
 
     async def _open(self) -> None:
         folder = await asyncio.to_thread(keeper_folder)
         loop = asyncio.get_running_loop()
-        until, started = loop.time() + KEEPER_SECONDS, False
+        until, started = loop.time() + KEEPER_SECONDS, None
         while True:
             with suppress(OSError):
-                reader, self._writer = await asyncio.open_unix_connection(folder / "keeper")
+                path = (folder / keeper.ADDRESS).read_text()
+                reader, self._writer = await asyncio.open_unix_connection(path)
                 break
             if loop.time() > until:
                 raise Unreachable("The keeper of agents' processes did not start: see agents/keeper.log in DATA_DIR.")
-            if not started:
-                await asyncio.to_thread(start_keeper, folder)
-                started = True
-            await asyncio.sleep(0.05)
+            if started is None or started.poll() is not None:  # it ends where an older one still cleans up
+                started = await asyncio.to_thread(start_keeper, folder)
+            await asyncio.sleep(0.1)
         self._tasks = [asyncio.create_task(self._read(reader)), asyncio.create_task(self._tell_use())]
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
@@ -175,9 +241,9 @@ class Connection:
 
     def _heard(self, said: Json) -> None:
         if "gone" in said:
-            digest = self._digests.get(said["gone"], "")
-            self.sockets.pop(digest, None)
-            self.ended[digest] = said["why"]
+            name = self._names.get(said["gone"], "")
+            self.sockets.pop(name, None)
+            self.ended[name] = said["why"]
         elif said["id"] in self._asked:
             answer, say = self._asked[said["id"]]
             if "progress" in said:
@@ -190,7 +256,7 @@ class Connection:
     async def _tell_use(self) -> None:
         while self._writer is not None:
             await asyncio.sleep(USED_SECONDS)
-            keys = [key for key, digest in self._digests.items() if digest in self.sockets]
+            keys = [key for key, name in self._names.items() if name in self.sockets]
             self._writer.write(json.dumps({"used": keys}).encode() + b"\n")
 
 
@@ -201,11 +267,11 @@ def _connection() -> Connection:
     return _connections.setdefault(asyncio.get_running_loop(), Connection())
 
 
-def start_keeper(folder: Path) -> None:
+def start_keeper(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """Start the machine's keeper; one that finds another running ends. It outlives this process."""
     agents_folder().mkdir(parents=True, exist_ok=True)
     with (agents_folder() / "keeper.log").open("ab") as log:
-        subprocess.Popen(  # noqa: S603 our own program
-            [sys.executable, "-I", "-S", str(Path(keeper.__file__)), str(folder)],
+        return subprocess.Popen(  # noqa: S603 our own program
+            [sys.executable, "-I", "-S", "-c", KEEPER, str(Path(keeper.__file__).parents[2]), str(folder), *options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={"PATH": environments.PATH},
         )  # fmt: skip

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import logging
 import re
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,29 +17,40 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import transaction
+from django.core.exceptions import ValidationError
+from django.utils import timezone
 
 from agentkit import HandlerError
 from agentkit.command.folders import Description
 from apps.accounts.models import User
-from apps.agents.models import Agent
-from apps.deployments import folders, processes
+from apps.agents import versions
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import error_text
+from apps.agents.versions import DEPLOYMENT
+from apps.deployments import processes
 from apps.deployments.folders import Packed
-from apps.deployments.models import Deployment
-from apps.deployments.processes import DEPLOYMENT
+from apps.deployments.models import Deployment, Folder
+from apps.deployments.processes import Place
 from apps.remote import registration
 from apps.remote.agent_cards import cards
 from apps.remote.agent_cards.card_verification import CardSignature
 from apps.remote.agent_cards.cards import FetchedCard
-from apps.remote.errors import BadCard
+from apps.remote.errors import BadCard, RemoteError
 from apps.remote.models import SignatureStatus
 from apps.remote.registration import Preview
-from parley import outbound
+from parley import db, outbound
+from parley.db.sql import write_transaction
+from parley.outbound import OutboundError
+from parley.work import WorkList
+
+log = logging.getLogger("parley.deployments")
 
 HOST = "{}.agent.invalid"
 """In the addresses of a card: a name that nobody has. Its process is called at its socket."""
 CARD_LIMITS = outbound.Limits(seconds=10.0, bytes=512 * 1024)
 CLONE_SECONDS = 120.0
+LEASE = datetime.timedelta(minutes=20)  # longer than any step of a setup
+State = Deployment.State
 
 type Json = dict[str, Any]
 type Say = Callable[[str], None]
@@ -54,37 +68,85 @@ class Deployed(Preview):
                 DEPLOYMENT: self.digest}  # fmt: skip
 
 
-def add(slug: str, folder: Path, *, author: User | None = None, say: Say = print, **policies: Any) -> Agent:
-    """Register the agent of a folder, or make the folder the newest version of the agent `slug`.
+def slug_of(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
 
-    For threads without an event loop. `slug` may be "": the folder's name. Its process must start and answer with a
-    card; until then nothing is registered. `policies` are fields of Agent.
-    Raises HandlerError, ValidationError, errors of `apps.remote.errors` and of `outbound`.
+
+def begin(slug: str, packed: Packed, *, access: str = "", author: User | None = None) -> Deployment:
+    """Store a folder that shall become the agent `slug`, or its newest version. A worker does it: see `deploy`.
+
+    Raises ValidationError.
     """
-    described = Description.read(folder)
-    packed = folders.pack(folder)
-    slug = slug or re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")
-    known = Agent.objects.filter(slug=slug).first()
-    store(packed, author)
-    say(f"Packed {packed.files} files, {len(packed.archive) // 1024 + 1} KiB.")
-    card = asyncio.run(_start(packed.digest, slug, known.pk if known else None, say))
-    deployed = Deployed(
-        _described(card, described, packed.digest), CardSignature(SignatureStatus.UNSIGNED), packed.digest
-    )
-    stated = {"access": described.access} if described.access and known is None else {}
-    return registration.save(slug, deployed, author=author, update=True, **{**stated, **policies})
+    fields = {"archive": packed.archive, "size": len(packed.archive), "files": packed.files}
+    with write_transaction():
+        stored = Folder.objects.get_or_create(digest=packed.digest, defaults=fields)[0]
+        begun = Deployment(slug=slug, folder=stored, access=access, author=author)
+        begun.full_clean(exclude=["folder"])
+        begun.save()
+    return begun
 
 
-def store(packed: Packed, author: User | None = None) -> Deployment:
-    """The stored folder; the same one again where it is known."""
-    fields = {"archive": packed.archive, "size": len(packed.archive), "files": packed.files, "created_by": author}
-    with transaction.atomic():
-        return Deployment.objects.get_or_create(digest=packed.digest, defaults=fields)[0]
+def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
+    """Makes the agent of a folder, whose process must start and answer with a card. False if it does not wait.
+
+    `tell` hears its progress.
+    """
+    rows = Deployment.objects.select_related("author").filter(pk=key)
+    found = next(iter(rows.claim(LEASE, state=State.WORKING)), None)
+    if found is None:
+        return False
+    said = list[str]()
+
+    def say(line: str) -> None:
+        said.append(line)
+        tell(line)
+        db.later(found.extend, LEASE, progress="\n".join(said))  # this is the event loop's thread
+
+    try:
+        agent = _register(found, say)
+        ending: Json = {"state": State.DONE, "agent": agent}
+    except (HandlerError, RemoteError, OutboundError) as error:
+        ending = {"problem": str(error)}
+    except ValidationError as error:
+        ending = {"problem": error_text(error)}
+    except Exception:
+        log.exception("%s could not be deployed", found)
+        ending = {"problem": "It could not be deployed. The server's log says why."}
+    ended = {"state": State.FAILED, "finished_at": timezone.now(), "progress": "\n".join(said)}
+    found.release(**(ended | ending))
+    return True
 
 
-async def _start(digest: str, slug: str, agent: int | None, say: Say) -> Json:
+DEPLOYMENTS = WorkList("deployments", "deployments.deploy", deploy, Deployment)
+
+
+def _register(found: Deployment, say: Say) -> Agent:
+    """Raises HandlerError, ValidationError, RemoteError, OutboundError."""
+    known = Agent.objects.filter(slug=found.slug).first()
+    since = str(known.updated_at) if known else ""
+    place = Place(found.slug, found.folder_id, known.pk if known else None, since)
+    card = asyncio.run(_start(place, say))
+    described = Description.read(place.home / "code")
+    read = _described(card, described, found.folder_id)
+    deployed = Deployed(read, CardSignature(SignatureStatus.UNSIGNED), found.folder_id)
+    access = found.access or (described.access if known is None else "")
+    policies: dict[str, Any] = {"access": access} if access else {}
+    return registration.save(found.slug, deployed, author=found.author, update=True, **policies)
+
+
+def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:
+    """Of agents with a folder (`restorers`). Raises ValidationError."""
+    content = version.content
+    if DEPLOYMENT not in content:
+        raise ValidationError({"version": "The agent's own card defines it. Load the card again instead."})
+    with write_transaction():
+        registration.apply_card(version.agent, content["card"])
+        return versions.save_version(version.agent, content, author=author, note=note)
+
+
+async def _start(place: Place, say: Say) -> Json:
     """The card of the folder's agent, whose process runs then."""
-    path = await processes.socket_at(digest, slug, agent, lambda line: say(f"- {line}"))
+    path = await processes.socket_at(place, say)
     async with (
         outbound.Exchange(outbound.guard(), CARD_LIMITS, socket=path) as way,
         way.send("GET", f"http://{HOST.format('its')}{cards.WELL_KNOWN_PATHS[0]}", {}) as answer,

@@ -8,7 +8,7 @@ It uses A2A 1.0 JSON, whatever version the agent speaks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,7 +42,7 @@ from apps.remote.agent_cards.card_shapes import HTTP_JSON, JSONRPC
 from apps.remote.agent_cards.cards import Interface, choose_interface
 from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
-from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteError, Unsendable
+from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteError, Unreachable, Unsendable
 from apps.remote.exact_numbers import NONE, Indistinct, known_integers, large_integers, whole_numbers
 from apps.remote.federation.known import remember_version, special_remote
 from apps.remote.transport import CallClient, pooled_transport
@@ -97,13 +97,22 @@ async def connect_for(
     speaks = remote.spoken_version if remote else ""
     find_socket = added.get("agent_socket")
     socket = await find_socket(agent) if find_socket else ""
+    why = ""
+
+    async def start_again() -> None:
+        nonlocal why
+        why = await added["agent_failure"](agent) or why
+        if await find_socket(agent) != socket:
+            raise Unreachable("The agent's process was lost.", is_transient=False)
+
     try:
         async with connect(
             card, auth=auth, headers=headers, speaks=speaks, socket=socket, on_other_version=remember
         ) as peer:
+            peer.start_again = start_again if socket else None
             yield peer
     except RemoteError as error:
-        if socket and (why := await added["agent_failure"](agent)):
+        if socket and (why := why or await added["agent_failure"](agent)):
             error.args = (f"{error} {why}",)
         raise
 
@@ -131,7 +140,7 @@ async def connect(
     if speaks:
         interface = replace(interface, version=speaks)
     async with pooled_transport(interface.origin, socket) as transport:
-        yield Peer(card, interface, transport, auth, headers or {}, on_other_version)
+        yield Peer(card, interface, transport, auth, headers or {}, on_other_version, runs_here=bool(socket))
 
 
 class Peer:
@@ -140,8 +149,12 @@ class Peer:
     Attributes:
         streams, calls_webhooks: the capabilities in its card.
         is_authenticated: does a credential go with the calls?
+        runs_here: is it a process of this machine, which starts again with the next connection?
         event_id: the id of the last event, for `subscribe`; "" for none.
+        start_again: starts its process, which ended. Raises errors.Unreachable. None for one that runs elsewhere.
     """
+
+    start_again: Callable[[], Awaitable[None]] | None = None
 
     def __init__(
         self,
@@ -151,8 +164,10 @@ class Peer:
         auth: SigningAuth | None,
         headers: Mapping[str, str],
         on_other_version: Callable[[str], None] = lambda version: None,
+        *,
+        runs_here: bool = False,
     ) -> None:
-        self.interface = interface
+        self.interface, self.runs_here = interface, runs_here
         self._on_other_version = on_other_version
         self._tried_version = ""  # the other one
         self._is_understood = False

@@ -255,6 +255,28 @@ class OpenWork(Retried):
         return f"{self.task} at {self.agent}"
 
 
+class AgentState(models.Model):
+    """What a remote agent keeps of a task and its conversation (`docs/extensions/state-v1.md`). Not part of replay.
+
+    Of a conversation, only the newest row has the agent's state.
+    """
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+")
+    conversation = models.JSONField(null=True)
+    kept = models.JSONField(null=True, help_text="Of the task, while it waits for an answer.")
+    steps = models.JSONField(default=dict, help_text="What the newest turn did.")
+    ended_turn = models.PositiveIntegerField(default=0, help_text="The turn after which the state is this one.")
+    seen = models.TextField(blank=True, help_text="The id of that turn's message.")
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "agent"], name="one_state_of_a_task")]
+
+    def __str__(self) -> str:
+        return f"state of {self.agent_id} in {self.task_id}"
+
+
 RoundResult = int | None  # milliseconds; None if it failed
 
 

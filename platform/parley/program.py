@@ -22,8 +22,7 @@ def main() -> None:
     elif words[:1] == ["help"] and words[1:2] and words[1] in terminal.COMMANDS:
         _run_client([words[1], "--help"])
     elif words[:1] == ["agents"] and words[1:2] and words[1] in FOLDER_COMMANDS:
-        sys.argv[1:] = ["agent_folder", *words[1:]]
-        _run_django_command(sys.argv[1:])
+        _run_django_command(words)
     elif (words and words[0] in terminal.COMMANDS) or "_ARGCOMPLETE" in os.environ:
         _run_client(words)
     else:

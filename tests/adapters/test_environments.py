@@ -17,9 +17,19 @@ TESTS = Path(__file__).parent / "environments"
 TRUSTED = {"UV_NATIVE_TLS": "1", "UV_SYSTEM_CERTS": "1"}  # of the system, which the other tests do not trust
 UV = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
 
+PACKAGES = {
+    "langgraph": "langgraph",
+    "openai_agents": "openai-agents",
+    "crewai": "crewai",
+    "google_adk": "google-adk",
+    "strands": "strands-agents",
+    "llama_index": "llama-index-workflows",
+    "haystack": "haystack-ai",
+}
+
 
 @pytest.mark.timeout(600)  # it installs packages
-@pytest.mark.parametrize(("name", "package"), [("langgraph", "langgraph"), ("openai_agents", "openai-agents")])
+@pytest.mark.parametrize(("name", "package"), PACKAGES.items())
 def test_adapter_passes_its_tests_with_the_package(tmp_path, name, package):
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([UV, "venv", "--quiet", tmp_path / "venv"], check=True)

@@ -116,6 +116,27 @@ async def test_limits_of_usage_fail_the_task():
     assert run.outcome.code == "usage_limit"
 
 
+async def test_turn_that_starts_again_repeats_no_tool_call():
+    ran, effects, message = [], testing.RememberedEffects(), testing.user_message("hello")
+    call = [("forecast", '{"city": "Rome"}')]
+
+    def theirs(*said):
+        made = Agent(scripted(*said))
+
+        @made.tool_plain
+        def forecast(city: str) -> Forecast:
+            ran.append(city)
+            return Forecast(city=city)
+
+        return agent(made, retry_safe=True)
+
+    with pytest.raises(IndexError):  # the process dies
+        await testing.run(theirs(call), message, effects=effects)
+    run = await testing.run(theirs(call, [("forecast", '{"city": "Oslo"}')], "Sunny"), message, effects=effects)
+    assert run.said == "Sunny"
+    assert ran == ["Rome", "Oslo"]
+
+
 def desk_agent():
     theirs = Agent(scripted([("delete", '{"name": "a"}')], "Done"), output_type=[str, DeferredToolRequests])
 

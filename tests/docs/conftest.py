@@ -9,6 +9,8 @@ from tests.docs.pages import PAGES, page_at
 from tests.docs.reading import reader_in
 from tests.type_checking import type_checking
 
+TRUSTED = {"SSL_CERT_DIR": "", "UV_NATIVE_TLS": "1"}  # of the system, for what installs packages
+
 
 @pytest.fixture(autouse=True)
 def _models_are_the_platforms_again():
@@ -36,7 +38,7 @@ def reader(tmp_path_factory, pages):
     @cache
     def server() -> stack.Stack:
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-        running.append(stack.Stack(PYTHONPATH=path, OUTBOUND_ALLOW="127.0.0.1"))
+        running.append(stack.Stack(PYTHONPATH=path, OUTBOUND_ALLOW="127.0.0.1", **TRUSTED))
         running[0].start()
         return running[0]
 

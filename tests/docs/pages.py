@@ -22,7 +22,7 @@ PAGES = (
     ROOT / "docs" / "reference" / "conformance.md",
     *sorted((ROOT / "docs" / "doors").glob("*.md")),
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
-    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+    *sorted((ROOT / "docs" / "how-to").rglob("*.md")),
 )
 
 
@@ -41,6 +41,11 @@ class Block:
     file: str | None = None
     why_not: str | None = None
     output: str | None = None
+
+    @property
+    def is_module(self) -> bool:
+        """Is it a module of the reader's own environment, and not of an agent's folder?"""
+        return (self.file or "").endswith(".py") and not self.page.startswith("docs/how-to/bring-your-agent/")
 
     @property
     def where(self) -> str:

@@ -41,7 +41,8 @@ class Reader:
 
     def execute(self, block: Block) -> None:
         if block.file:
-            self._import(block.file)
+            if block.is_module:
+                importlib.import_module(block.file.removesuffix(".py").replace("/", "."))
         elif block.language == "python":
             self._compare(block, block.output, self._run_python(block))
         elif block.language == "sh":
@@ -58,10 +59,6 @@ class Reader:
                     raise PageError(f"{block.where}: another block is {block.file} already.")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(block.code)
-
-    def _import(self, file: str) -> None:
-        if file.endswith(".py"):
-            importlib.import_module(file.removesuffix(".py").replace("/", "."))
 
     def _run_python(self, block: Block) -> str:
         """The output. A page's blocks are one module; `await` may stand at top level."""

@@ -19,9 +19,14 @@ pytestmark = pytest.mark.services("two installations, each in processes of its o
 def pair():
     """The one that shares an agent, and the one whose people use it."""
     with (
-        stack.running({}, OUTBOUND_ALLOW="127.0.0.1") as sharing,
-        stack.running({}, OUTBOUND_ALLOW="127.0.0.1") as using,
+        stack.prepared({}, OUTBOUND_ALLOW="127.0.0.1") as sharing,
+        stack.prepared({}, OUTBOUND_ALLOW="127.0.0.1") as using,
     ):
+        for one in (sharing, using):
+            one.prepare()
+            one.begin("serve")
+        for one in (sharing, using):
+            one.start()
         yield sharing, using
 
 

@@ -42,6 +42,7 @@ REASONS = {
     ("apps/operators/doctor/edge.py", "websockets"): "the installation's own address, as outbound resolves it",
     ("apps/accounts/people/single_sign_on.py", "requests"): "a session whose only adapter is the way out",
     ("apps/operators/doctor/connections.py", "smtplib"): "the operators' mail server",
+    ("platform/agentkit/adapters/http_endpoint.py", "httpx2"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "pydantic_ai.models.openai"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "pydantic_ai.providers"): BY_THE_HOST,

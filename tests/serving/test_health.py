@@ -7,7 +7,6 @@ import urllib.request
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.test import AsyncClient
 
 from parley.serving import health, static_files
@@ -23,16 +22,6 @@ def asked(url: str) -> tuple[int, dict[str, str]]:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as refusal:
         return refusal.code, json.load(refusal)
-
-
-def test_running_server_is_alive_and_ready(server):
-    assert asked(f"{server.url}/healthz") == (200, {"status": "ok"})
-    server.wait_until(lambda: asked(f"{server.url}/readyz")[1]["beat"] == "ok")  # written after its first tick
-    status, parts = asked(f"{server.url}/readyz")
-    assert status == 200
-    assert parts["database"] == "ok"
-    assert {parts[name] for name in ("migrations", "workers", "beat", "static_files", "disk")} == {"ok"}
-    assert ("broker" in parts) == ("channel_layer" in parts) == (not settings.EMBEDDED)
 
 
 @pytest.mark.services("a broker that is not there, and Daphne", only=True)

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 import socket
 import stat
 import subprocess
@@ -19,7 +20,7 @@ from apps.agents.models import Agent
 from examples import showcase
 from parley.management.commands import prepare
 from parley.serving import server, static_files
-from tests import stack
+from tests import patterns, stack
 from tests.faults.calling import Caller
 
 
@@ -74,6 +75,8 @@ def test_taken_address_is_a_sentence(settings):
 @pytest.mark.services("starts and kills processes, which are embedded here", only=True)
 def test_it_starts_ends_and_survives_a_kill():
     with stack.prepared(services={}, RUN_LEASE_SECONDS="2") as served:
+        migrated = stack.migrated({})  # `deploy/test_wheel.py` begins without tables
+        shutil.copyfile(migrated / patterns.DATABASE, served.data_dir / patterns.DATABASE)
         served.serve_alone()
         printed = served.log("serve")
         assert f"{served.url}/" in printed

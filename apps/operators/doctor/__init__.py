@@ -63,6 +63,7 @@ CHECKS = [
         "changed cards", agents.changed_cards, needs=["migrations"],
         watch=Watch(RemoteAgent, "runbooks/remote-agent-down.md", RemoteAgent, {"proposed__isempty": 0}),
     ),
+    Check("confinement", agents.confined, needs=["migrations"]),
     Check("authorities", configuration.authorities),
     Check("web server", edge.web_server, needs=["authorities"]),
     Check("certificate", edge.certificate, needs=["web server"]),

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from django.db.models import QuerySet
 
 from apps.agents.models import Agent
+from apps.deployments import confinement
+from apps.deployments.models import Folder
 from apps.engine.turns import isolation
 from apps.installation.models import Activity, Operation
 from apps.operators.doctor.examination import Finding, Patient, ok, problem, warning
@@ -54,6 +56,16 @@ def changed_cards(_: Patient) -> Finding:
     return warning(
         f"{_named(slugs, 'remote agent')} used as before until {own} approved.", "Review the change in admin."
     )
+
+
+def confined(_: Patient) -> Finding:
+    """Does this machine's kernel keep processes of agents from what is Parley's?"""
+    gap = confinement.gap()
+    if not gap:
+        return ok("This machine confines agents' processes.")
+    if not Folder.objects.exists():
+        return ok("No agent has a folder.")
+    return warning(gap, "Add only folders that you trust, or run Parley on Linux 6.12 or newer.")
 
 
 def _slugs(agents: QuerySet[Agent]) -> list[str]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import stamina
 from django.conf import settings
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from agentkit import AuthRequired, Completed, Failed, InputRequired, Outcome, TaskContext
 from apps.engine.turns.assignment import Assignment, ReleaseSlot
@@ -30,15 +30,18 @@ from apps.remote.authentication import credentials
 from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
 from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
+from apps.remote.execution.state import StateKeeper
 from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
 from parley import db
 from parley.registry import added
 from parley.telemetry import tracing
 
 REFUSED_WAIT = 0.3  # seconds between connections to an agent that refuses them
+STEADY_SECONDS = 5.0  # that a process works before it counts as started
 MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # end of its URI: the agent recognizes duplicates by messageId
 LINKS_WANTED = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
-TASK_ENDED = frozenset({"UNSUPPORTED_OPERATION", "TASK_NOT_FOUND", "INVALID_PARAMS"})
+TASK_NOT_FOUND = "TASK_NOT_FOUND"
+TASK_ENDED = frozenset({"UNSUPPORTED_OPERATION", TASK_NOT_FOUND, "INVALID_PARAMS"})
 OUTCOME_UNKNOWN = (
     "The connection to {} was lost after the message was sent, and before the agent said what becomes of it. It is not "
     "sent a second time, for the agent might do the work twice. Send the message again if you want that."
@@ -58,17 +61,7 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
                 kind=SpanKind.CLIENT,
                 attributes={tracing.OPERATION: tracing.INVOKE_AGENT, "gen_ai.provider.name": "a2a"},
             ) as span:
-                async with a2a_client.connect_for(
-                    assignment.agent,
-                    assignment.task.owner_id,
-                    traceparent=assignment.traceparent,
-                    skill=task.skill or "",
-                    redact=assignment.redaction.keep_out,
-                ) as peer:
-                    there = urlsplit(peer.interface.origin)
-                    span.set_attribute("server.address", there.hostname or "")
-                    span.set_attribute("server.port", there.port or (443 if there.scheme == "https" else 80))
-                    return await _Turn(remote_run, task, peer).outcome()
+                return await _take_turn(remote_run, task, span)
     except RemoteError as error:
         db.later(circuit_breaker.record_failure, assignment.agent, error)
         return await _failed_outcome(assignment, remote_run, error)
@@ -83,11 +76,51 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
         raise
 
 
+async def _take_turn(remote_run: RemoteRun, task: TaskContext, span: Span) -> Outcome:
+    """The turn, in as many processes of the agent as it takes."""
+    ended_at: float | None = None
+    while True:
+        began_at = time.monotonic()
+        try:
+            return await _take_turn_at_process(remote_run, task, span)
+        except (_ProcessEnded, Unreachable) as error:  # one that ended soon does not start again at once
+            if isinstance(error, _ProcessEnded) and (ended_at is None or error.ended_at - began_at > STEADY_SECONDS):
+                ended_at = error.ended_at
+            cause = error.cause if isinstance(error, _ProcessEnded) else error
+            is_late = ended_at is None or time.monotonic() - ended_at > settings.REMOTE_RETRY_SECONDS
+            if is_late or not cause.is_transient:
+                raise cause from None
+            await asyncio.sleep(REFUSED_WAIT)
+
+
+async def _take_turn_at_process(remote_run: RemoteRun, task: TaskContext, span: Span) -> Outcome:
+    assignment = remote_run.assignment
+    async with a2a_client.connect_for(
+        assignment.agent,
+        assignment.task.owner_id,
+        traceparent=assignment.traceparent,
+        skill=task.skill or "",
+        redact=assignment.redaction.keep_out,
+    ) as peer:
+        there = urlsplit(peer.interface.origin)
+        span.set_attribute("server.address", there.hostname or "")
+        span.set_attribute("server.port", there.port or (443 if there.scheme == "https" else 80))
+        return await _Turn(remote_run, task, peer).outcome()
+
+
 def _admit_and_start(assignment: Assignment) -> RemoteRun:
     """Raises errors.CircuitOpen, LeaseLost."""
     if not runs.is_started(assignment):  # started work is followed even if the circuit is open
         circuit_breaker.admit(assignment.agent)
     return runs.start_or_resume(assignment)
+
+
+class _ProcessEnded(Exception):
+    """The agent's process ended in the turn. The next connection starts it again."""
+
+    def __init__(self, cause: RemoteError) -> None:
+        super().__init__()
+        self.cause, self.ended_at = cause, time.monotonic()
 
 
 class _Turn:
@@ -96,12 +129,15 @@ class _Turn:
     def __init__(self, remote_run: RemoteRun, task: TaskContext, peer: Peer) -> None:
         self._remote_run, self._peer = remote_run, peer
         self._assignment = remote_run.assignment
-        self._follower = TaskFollower(peer, remote_run, task.emit)
+        self._emit = task.emit
+        self._state = StateKeeper(remote_run.assignment, peer)
+        self._follower = TaskFollower(peer, remote_run, task.emit, self._state)
         self._began = time.monotonic()
+        self._is_repeated = False  # the agent's process that had the task ended
 
     async def outcome(self) -> Outcome:
         try:
-            task = await self._follow_to_end()
+            task = await self._settled()
         except AnsweredWithMessage as answer:
             if context_id := answer.message.get("contextId") or self._remote_run.remote_ids.get("contextId"):
                 await db.persist(runs.save_remote_context, self._remote_run, context_id)
@@ -118,10 +154,45 @@ class _Turn:
                 await note(self._remote_run, task, translator.artifact_id)
         return outcome
 
-    async def _follow_to_end(self) -> JSON:
-        """The settled remote task. Raises AnsweredWithMessage, AgentGone, RemoteError."""
+    async def _settled(self) -> JSON:
+        """The settled remote task. Raises AnsweredWithMessage, AgentGone, RemoteError, _ProcessEnded."""
+        while True:
+            try:
+                return await self._follow_to_end()
+            except RemoteError as error:
+                if not await self._begins_again(error):
+                    raise
+                self._is_repeated = self._remote_run.is_resumed = True
+                self._follower = TaskFollower(self._peer, self._remote_run, self._emit, self._state)
+
+    async def _begins_again(self, error: RemoteError) -> bool:
+        """Does the agent take the turn again, from its state and with the steps that it has finished?
+
+        It does if a process with the task ended, and turns may be repeated. Raises _ProcessEnded, LeaseLost.
+        """
         remote_run = self._remote_run
-        if remote_run.task_id:
+        is_unsent = isinstance(error, Unreachable) and not (remote_run.task_id or remote_run.may_have_arrived)
+        if self._peer.runs_here and is_unsent:
+            raise _ProcessEnded(error) from error
+        began = remote_run.task_id or remote_run.answers_task
+        is_forgotten = isinstance(error, Refused) and error.reason == TASK_NOT_FOUND and bool(began)
+        is_cut = self._peer.runs_here and isinstance(error, Unreachable | CutOff)
+        is_cut = is_cut and bool(began or remote_run.may_have_arrived)
+        if not (is_forgotten or is_cut) or not self._state.uri or not self._may_send_again:
+            return False
+        if await self._state.has_ended():
+            return False
+        is_repeat = error.was_sent is not False
+        if is_repeat and not await db.persist(runs.save_repeat, remote_run):
+            return False
+        if is_cut:
+            raise _ProcessEnded(error) from error
+        return True
+
+    async def _follow_to_end(self) -> JSON:
+        """As `_settled`, without beginning again."""
+        remote_run = self._remote_run
+        if remote_run.task_id and not self._is_repeated:
             return await self._follower.settled()
         if remote_run.is_resumed and not self._may_send_again:
             if remote_run.answers_task:
@@ -139,7 +210,7 @@ class _Turn:
         """Is a second send harmless? Agents recognize duplicates of authenticated callers only."""
         declared = (one.uri for one in self._peer.card.capabilities.extensions)
         remembers = self._peer.is_authenticated and any(uri.endswith(MESSAGE_IDS_EXTENSION) for uri in declared)
-        return remembers or self._assignment.agent.retry_safe
+        return remembers or self._state.is_repeatable or self._assignment.agent.retry_safe
 
     async def _resume_answered_task(self) -> JSON:
         """Follow the remote task whose question is answered; the answer may have arrived."""
@@ -173,6 +244,9 @@ class _Turn:
             message = await db.run(snapshots.render_message, snapshot, run, task, as_links=as_links)
         else:
             message = snapshots.render_message(snapshot, run, task)
+        message = await self._state.added_to(message)
+        if self._is_repeated:
+            message["taskId"] = self._remote_run.task_id or self._remote_run.answers_task
         # An agent that does not stream returns its task at once.
         configuration = {"historyLength": 1, "returnImmediately": not self._peer.streams}
         return self._peer.send(message, configuration, streaming=self._peer.streams)
@@ -191,6 +265,8 @@ class _Turn:
         self._remote_run.may_have_arrived |= error.was_sent is not False
         if error.was_sent is not False and not self._may_send_again:
             return False
+        if isinstance(error, Unreachable) and self._peer.runs_here:
+            return False  # only another connection starts its process again
         if isinstance(error, Unreachable) and not self._may_send_again:
             is_soon = time.monotonic() - self._began < settings.REMOTE_REFUSED_SECONDS
             return REFUSED_WAIT if is_soon else False  # its caller, or a fallback, learns of it

@@ -2,7 +2,7 @@
 
 `Run.remote`: {"agent" (key), "messageId", "sent", "taskId"?, "contextId"?, "continues"? (the remote task whose question
 is answered), "first"? (the first remote task for ours), "seen" (the newest of our messages that the agent then knows),
-"heard" (did the agent accept it?)}.
+"heard" (did the agent accept it?), "repeats"? (how often the turn began again, because the agent's process ended)}.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.runs import LeaseLost
-from apps.remote.execution import snapshots
+from apps.remote.execution import snapshots, state
 from apps.remote.execution.snapshots import AgentKnowledge
 from apps.remote.models import OpenWork
 from parley.db import sql
@@ -110,6 +110,16 @@ def save_remote_context(remote_run: RemoteRun, context_id: str) -> None:
     _write_held(remote_run.assignment, remote=remote_run.remote_ids)
 
 
+def save_repeat(remote_run: RemoteRun) -> bool:
+    """Note that the turn begins again at the agent; False if it may not start more often. Raises LeaseLost."""
+    repeats = int(remote_run.remote_ids.get("repeats", 0)) + 1
+    if repeats >= remote_run.assignment.agent.attempts:
+        return False
+    remote_run.remote_ids = {**remote_run.remote_ids, "repeats": repeats}
+    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+    return True
+
+
 def close_open_work(remote_run: RemoteRun) -> None:
     OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id).delete()
 
@@ -133,7 +143,13 @@ def _write_held(assignment: Assignment, rows: list[OpenWork] | None = None, **va
 def _agent_knowledge(assignment: Assignment) -> AgentKnowledge:
     if not assignment.history:
         return AgentKnowledge()
-    runs = _earlier_runs(assignment)
+    if not (runs := _earlier_runs(assignment)):
+        shared = state.at_branch_point(assignment.agent.pk, assignment.task.context)
+        return (
+            AgentKnowledge()
+            if shared is None
+            else AgentKnowledge(has_state=True, newest_message=shared.seen, known_tasks={str(shared.task_id)})
+        )
     of_task = [run for run in runs if run.task_id == assignment.task.pk and run.remote.get("taskId")]
     task_ids = [str(run.remote["taskId"]) for run in sorted(of_task, key=lambda run: run.turn)]
     conversation: JSON = next(

@@ -48,6 +48,7 @@ class AgentKnowledge:
         newest_message: the id of our newest message that it got in that conversation.
         known_tasks: our tasks whose messages it has.
         references: its tasks, by those of ours that the message refers to.
+        has_state: does it get its state of the conversation that a fork continues?
     """
 
     task_id: str = ""
@@ -57,6 +58,7 @@ class AgentKnowledge:
     newest_message: str = ""
     known_tasks: set[str] = field(default_factory=set)
     references: dict[str, str] = field(default_factory=dict)
+    has_state: bool = False
 
 
 def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
@@ -117,10 +119,11 @@ def has_files(snapshot: JSON) -> bool:
 
 def _new_messages(assignment: Assignment, knowledge: AgentKnowledge) -> list[Said]:
     history = assignment.history
-    if knowledge.context_id and knowledge.newest_message:
+    knows_conversation = knowledge.context_id or knowledge.has_state
+    if knows_conversation and knowledge.newest_message:
         at = next((n for n in range(len(history) - 1, -1, -1) if history[n].id == knowledge.newest_message), -1)
         history = history[at + 1 :]
-    if knowledge.context_id:
+    if knows_conversation:
         history = [message for message in history if message.wire.get("taskId") not in knowledge.known_tasks]
     if not history:
         return []

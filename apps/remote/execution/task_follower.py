@@ -19,9 +19,10 @@ from apps.record.models import TaskState
 from apps.record.runs import LeaseLost, add_note
 from apps.remote import circuit_breaker
 from apps.remote.a2a_client import Peer
-from apps.remote.errors import CutOff, Misbehaved, OtherTask, Overloaded, Refused, RemoteError
+from apps.remote.errors import CutOff, Misbehaved, OtherTask, Overloaded, Refused, RemoteError, Unreachable
 from apps.remote.execution import cancellation, runs, webhooks
 from apps.remote.execution.runs import RemoteRun
+from apps.remote.execution.state import StateKeeper
 from apps.remote.execution.translation import TaskTranslator, is_settled, state_of
 from parley import db
 
@@ -53,8 +54,9 @@ class TaskFollower:
     `hints` is the metadata of the last status update.
     """
 
-    def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit) -> None:
+    def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit, state: StateKeeper) -> None:
         self._is_alive = False
+        self._state = state
         self.hints: JSON = {}
         self._peer, self._remote_run, self._emit = peer, remote_run, emit
         self._run = remote_run.assignment.lease.run_id
@@ -153,13 +155,15 @@ class TaskFollower:
 
     async def _handle_event(self, event: JSON) -> None:
         self._note_alive()
+        if named := event_task(event):
+            await self._save_ids(named)
+        event = await self._state.taken_from(event)
         if (message := event.get("message")) is not None:
             if self._remote_run.task_id:  # a message of the task, not its end
                 await self._emit_all(self.translator.message(message))
                 return
             raise AnsweredWithMessage(message)
-        if named := event_task(event):
-            await self._save_ids(named)
+        if named:
             await self._note_other_context(named["contextId"])
         if (task := event.get("task")) is not None:
             await self._emit_all(self.translator.task(task))
@@ -214,7 +218,7 @@ class TaskFollower:
         while True:
             try:
                 task = await self._get_task()
-            except (Refused, Misbehaved) as refusal:
+            except (Refused, Misbehaved, Unreachable) as refusal:
                 if streamed is None:
                     raise self._unreadable or refusal from refusal
                 await db.run(add_note, self._run, f"How the task ended could not be confirmed: {refusal}")
@@ -238,10 +242,12 @@ class TaskFollower:
         wait = Backoff()
         while True:
             try:
+                if away_since is not None and self._peer.start_again:
+                    await self._peer.start_again()
                 task = await self._peer.get(self._remote_run.task_id, history_length=HISTORY_LENGTH)
             except RemoteError as error:
-                if not error.is_transient:
-                    raise
+                if not error.is_transient or (self._peer.runs_here and isinstance(error, Unreachable)):
+                    raise  # only another connection starts its process again
                 now = self._loop.time()
                 if away_since is None:
                     away_since = now
@@ -257,7 +263,7 @@ class TaskFollower:
                 await asyncio.sleep(min(wait.next(asked, longest=AWAY_POLL_SECONDS), settings.REMOTE_AWAY_SECONDS))
             else:
                 self._note_alive()
-                return task
+                return dict((await self._state.taken_from({"task": task}))["task"])
 
     async def _pause(self, nudged: asyncio.Event) -> None:
         quiet = self._loop.time() - self._last_news

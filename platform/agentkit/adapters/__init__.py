@@ -1,17 +1,21 @@
 """Agents of other frameworks, as agents of this one. Each module needs the framework's own package.
 
 `agent(theirs)` makes a `SkillHandler`, which a platform or `agentkit serve` runs; `serve(theirs)` serves it at once.
-`docs/how-to/bring-your-agent.md` says what of a framework becomes what.
+`docs/how-to/bring-your-agent/README.md` says what of a framework becomes what.
 """
 
+import asyncio
 import dataclasses
+import hashlib
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from agentkit.content.emissions import WholeAnswer
 from agentkit.content.messages import Artifact, Message, data_part, text_part
 from agentkit.context import TaskContext
+from agentkit.effects import MAX_NAME
 from agentkit.handlers import SkillHandler
 from agentkit.outcomes import Completed, InputRequired
 
@@ -57,6 +61,79 @@ async def ended(task: TaskContext, said: str, output: Any) -> Completed:
     if said and outcome.message is not None and said != outcome.message:
         await task.say(WholeAnswer(str(outcome.message)))
     return outcome
+
+
+class FinishedCalls:
+    """A turn's tool calls as steps: a turn that starts again gets the results of those that had finished.
+
+    A call is known by its tool, its arguments and the number of equal calls before it. Results that are not JSON, or
+    too long, are not kept: such a call runs again.
+    """
+
+    def __init__(self, task: TaskContext) -> None:
+        self.task = task
+        self._equal: Counter[str] = Counter()
+
+    async def result(self, tool: str, arguments: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """What `run` returns, or its result of an earlier attempt: a Pydantic model as its data."""
+        made: list[Any] = []
+
+        async def act() -> list[Any]:
+            made.append(await run())
+            return _kept(made[0])
+
+        which = hashlib.sha256(json.dumps([tool, arguments_of(arguments)], sort_keys=True).encode()).hexdigest()[:16]
+        self._equal[which] += 1
+        kept = await self.task.step(f"keep {tool}"[:MAX_NAME], act, key=f"{which} {self._equal[which]}")
+        if made:
+            return made[0]
+        return kept[0] if kept else await run()
+
+
+class Saves:
+    """What a turn saves, one after the other, as steps: a turn that starts again finds what was saved before."""
+
+    def __init__(self, task: TaskContext, name: str) -> None:
+        self.task = task
+        self.name = name
+        self._count = 0
+        self._one_by_one = asyncio.Lock()
+
+    async def earlier(self) -> AsyncGenerator[Any]:
+        """What earlier attempts saved. Ask before you add."""
+        while self.task.attempt > 1:
+            try:
+                yield await self._step(_goes_on_here)
+            except _NothingMore:
+                return
+
+    async def add(self, saved: Any) -> None:
+        """Save JSON, unless it is too long."""
+        async with self._one_by_one:
+            if len(json.dumps(saved)) <= MOST_KEPT:
+                await self._step(lambda: saved)
+
+    async def _step(self, run: Callable[[], Any]) -> Any:
+        saved = await self.task.step(f"keep {self.name}", run, key=str(self._count))
+        self._count += 1
+        return saved
+
+
+class _NothingMore(Exception):
+    """Nothing more was saved."""
+
+
+def _goes_on_here() -> Any:
+    raise _NothingMore("The turn goes on from here.")
+
+
+def _kept(result: Any) -> list[Any]:
+    """A result as JSON, in a list; an empty one for what cannot be kept."""
+    data = result.model_dump(mode="json") if hasattr(result, "model_dump") else result
+    try:
+        return [data] if len(json.dumps(data)) <= MOST_KEPT else []
+    except (TypeError, ValueError):
+        return []
 
 
 def keep(memory: dict[str, Any], name: str, conversation: Any) -> None:

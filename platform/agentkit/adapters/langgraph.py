@@ -4,30 +4,28 @@ A conversation is a thread. An interrupt is a question, and its answer resumes t
 its tool calls are tool calls, and what a node writes by `get_stream_writer` is progress.
 
 Without a checkpointer of its own the graph gets one whose newest checkpoint is kept in the conversation's memory, so a
-conversation goes on after a restart.
+conversation goes on after a restart. With `retry_safe=True`, what each node did is a step of the turn: one that starts
+again repeats no finished node.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any, Unpack
-from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from agentkit.adapters import ended, plain, serving, words_of
+from agentkit.adapters.langgraph_checkpoints import TurnSaver
 from agentkit.content.emissions import Emission, Foreign, Progress, Token, ToolCall, ToolResult, Usage
 from agentkit.content.messages import Message, data_part, text_part
 from agentkit.context import TaskContext
 from agentkit.handlers import SkillHandler, Traits
 from agentkit.outcomes import Completed, InputRequired
 
-KEPT = "langgraph"
-"""The key of a conversation's memory with its newest checkpoint."""
 INTERRUPT = "interrupt"
 QUESTIONS = ("question", "message", "prompt", "text", "description")
 """The keys of an interrupt's dict that may have its question."""
@@ -38,76 +36,53 @@ class GraphAgent(SkillHandler):
 
     def __init__(self, graph: Pregel[Any, Any, Any, Any], **traits: Unpack[Traits]) -> None:
         self.graph = graph
-        self.saver = InMemorySaver() if not graph.checkpointer else None
-        if self.saver is not None:
-            graph.checkpointer = self.saver
         self.name = graph.name.replace("_", " ")
         self.description = f"The LangGraph graph {graph.name}."
         vars(self).update(traits)
 
     async def on_request(self, task: TaskContext) -> Completed | InputRequired:
-        # With our own saver each turn has its thread, because tasks of one conversation may work side by side.
-        thread: Any = {"configurable": {"thread_id": str(uuid4()) if self.saver else task.context_id}}
-        try:
-            await self._restore(thread, task.session.memory)
-            said = ""
-            async for emission in self._emissions(await self._input(thread, task), thread):
-                said += emission.text if isinstance(emission, Token) else ""
-                await task.say(emission)
-            state = await self.graph.aget_state(thread)
-            await self._keep(thread, task.session.memory)
-            if state.interrupts:
-                return question(state.interrupts[0])
-            return await ended(task, said, output_of(state))
-        finally:
-            if self.saver is not None:
-                await self.saver.adelete_thread(thread["configurable"]["thread_id"])
-
-    async def _input(self, thread: Any, task: TaskContext) -> Any:
-        """What the graph goes on with: an answer, its unfinished steps after a crash, or the message."""
-        state = await self.graph.aget_state(thread)
-        if state.interrupts:
-            return Command(resume={state.interrupts[0].id: task.answer if task.slot else _value(task.message)})
-        if task.attempt > 1 and state.next:
-            return None
-        return _value(task.message) if _is_input(task.message) else {"messages": [human(task.message)]}
-
-    async def _emissions(self, given: Any, thread: Any) -> AsyncIterator[Emission]:
-        async for mode, said in self.graph.astream(given, thread, stream_mode=["messages", "updates", "custom"]):
-            if mode == "messages" and isinstance(said[0], AIMessageChunk):
-                if said[0].text:
-                    yield Token(said[0].text)
-            elif mode == "custom":
-                yield progress(said)
-            elif mode == "updates":
-                for message in _messages(said):
-                    for emission in of_message(message):
-                        yield emission
-
-    async def _restore(self, thread: Any, memory: Mapping[str, Any]) -> None:
-        if self.saver is None or KEPT not in memory:
-            return
-        serde = self.saver.serde
-        kept = {name: _loaded(serde, one) for name, one in memory[KEPT].items()}
-        config: Any = {"configurable": {**thread["configurable"], "checkpoint_ns": ""}}
-        checkpoint = kept["checkpoint"]
-        config = await self.saver.aput(config, checkpoint, kept["metadata"], checkpoint["channel_versions"])
-        by_task: dict[str, list[tuple[str, Any]]] = {}
-        for task_id, channel, value in kept["writes"]:
-            by_task.setdefault(task_id, []).append((channel, value))
-        for task_id, writes in by_task.items():
-            await self.saver.aput_writes(config, writes, task_id)
-
-    async def _keep(self, thread: Any, memory: dict[str, Any]) -> None:
-        newest = await self.saver.aget_tuple(thread) if self.saver is not None else None
-        if self.saver is None or newest is None:
-            return
-        kept = {"checkpoint": newest.checkpoint, "metadata": newest.metadata, "writes": newest.pending_writes or []}
-        memory[KEPT] = {name: _dumped(self.saver.serde, one) for name, one in kept.items()}
+        thread: Any = {"configurable": {"thread_id": task.context_id}}
+        graph, saver, said = self.graph, None, ""
+        if not graph.checkpointer:  # a saver for each turn, because tasks of one conversation may work side by side
+            saver = TurnSaver(task)
+            goes_on = await saver.restore(thread, in_steps=self.retry_safe)
+            graph = graph.copy({"checkpointer": saver})
+        state = await graph.aget_state(thread)
+        if saver is None:
+            goes_on = task.attempt > 1 and bool(state.next) and not state.interrupts
+        async for emission in _emissions(graph, _input(state, task, goes_on), thread):
+            said += emission.text if isinstance(emission, Token) else ""
+            await task.say(emission)
+        state = await graph.aget_state(thread)
+        if saver is not None:
+            await saver.keep(thread)
+        return question(state.interrupts[0]) if state.interrupts else await ended(task, said, output_of(state))
 
 
 agent = GraphAgent
 serve = serving(agent)
+
+
+def _input(state: StateSnapshot, task: TaskContext, goes_on: bool) -> Any:
+    """What the graph goes on with: its unfinished nodes after a crash, an answer, or the message."""
+    if goes_on:
+        return None
+    if state.interrupts:
+        return Command(resume={state.interrupts[0].id: task.answer if task.slot else _value(task.message)})
+    return _value(task.message) if _is_input(task.message) else {"messages": [human(task.message)]}
+
+
+async def _emissions(graph: Pregel[Any, Any, Any, Any], given: Any, thread: Any) -> AsyncIterator[Emission]:
+    async for mode, said in graph.astream(given, thread, stream_mode=["messages", "updates", "custom"]):
+        if mode == "messages" and isinstance(said[0], AIMessageChunk):
+            if said[0].text:
+                yield Token(said[0].text)
+        elif mode == "custom":
+            yield progress(said)
+        elif mode == "updates":
+            for message in _messages(said):
+                for emission in of_message(message):
+                    yield emission
 
 
 def human(message: Message) -> HumanMessage:
@@ -179,12 +154,3 @@ def progress(said: Any) -> Emission:
     """What a node wrote: text, or an object with `progress`; all else is recorded and shown to nobody."""
     line = said.get("progress") if isinstance(said, dict) else said
     return Progress(line) if isinstance(line, str) else Foreign({"langgraph": plain(said)})
-
-
-def _dumped(serde: Any, value: Any) -> list[str]:
-    kind, content = serde.dumps_typed(value)
-    return [kind, base64.b64encode(content).decode("ascii")]
-
-
-def _loaded(serde: Any, kept: list[str]) -> Any:
-    return serde.loads_typed((kept[0], base64.b64decode(kept[1])))

@@ -1,30 +1,37 @@
 """An agent of the OpenAI Agents SDK: `from agentkit.adapters.openai_agents import serve; serve(agent)`.
 
 Handoffs are progress, tool calls are tool calls, and a tool that needs approval asks. An input guardrail that trips
-rejects the task, an output guardrail fails it. The items of a conversation are kept in its memory.
+rejects the task, an output guardrail fails it. The items of a conversation are kept in its memory. With
+`retry_safe=True`, a turn that starts again repeats no finished call of a function tool.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from functools import partial, update_wrapper
 from typing import Any, Unpack
 
 from agents import (
     Agent,
+    FunctionTool,
     InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
     OutputGuardrailTripwireTriggered,
     RunConfig,
+    RunHooks,
     Runner,
     RunResultStreaming,
     RunState,
+    Tool,
 )
 
 from agentkit.adapters import (
     APPROVAL,
     APPROVE,
     REFUSED,
+    FinishedCalls,
     approval_question,
     arguments_of,
     ended,
@@ -43,6 +50,10 @@ KEPT = "openai_agents"
 """The key of a conversation's memory with its items, and of a task's with the state that waits for an approval."""
 
 
+FINISHED: ContextVar[FinishedCalls | None] = ContextVar("finished", default=None)
+"""The turn's tool calls, for the tools that run in it."""
+
+
 class SdkAgent(SkillHandler):
     """An `agents.Agent`, run by the SDK's `Runner`."""
 
@@ -57,9 +68,10 @@ class SdkAgent(SkillHandler):
         vars(self).update(traits)
 
     async def on_request(self, task: TaskContext) -> Outcome:
-        run = Runner.run_streamed(
-            self.theirs, await self._input(task), run_config=self.run_config, max_turns=self.max_turns
-        )
+        FINISHED.set(FinishedCalls(task) if self.retry_safe else None)
+        given: Any = {"run_config": self.run_config, "max_turns": self.max_turns}
+        given["hooks"] = _KeptResults() if self.retry_safe else None
+        run = Runner.run_streamed(self.theirs, await self._input(task), **given)
         said = ""
         try:
             async for emission in _emissions(run):
@@ -96,6 +108,27 @@ class SdkAgent(SkillHandler):
 
 agent = SdkAgent
 serve = serving(agent)
+
+
+class _KeptResults(RunHooks[Any]):
+    """Makes each function tool that starts, also of agents that took over, take results of an earlier attempt."""
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Tool) -> None:
+        if isinstance(tool, FunctionTool) and not isinstance(tool.on_invoke_tool, _Invoker):
+            tool.on_invoke_tool = _Invoker(tool.name, tool.on_invoke_tool)
+
+
+class _Invoker:
+    """A tool's `on_invoke_tool` within a turn; outside of turns, as it was."""
+
+    def __init__(self, name: str, invoke: Callable[..., Awaitable[Any]]) -> None:
+        self.name = name
+        self.invoke = invoke
+        update_wrapper(self, invoke, updated=())  # the SDK reads the annotations
+
+    async def __call__(self, context: Any, arguments: str) -> Any:
+        run, finished = partial(self.invoke, context, arguments), FINISHED.get()
+        return await (run() if finished is None else finished.result(self.name, arguments, run))
 
 
 async def _emissions(run: RunResultStreaming) -> AsyncIterator[Emission]:

@@ -1,12 +1,14 @@
 """An agent of Pydantic AI: `from agentkit.adapters.pydantic_ai import serve; serve(agent)`.
 
 Its text streams, and tool calls are tool calls. A deferred tool that needs approval asks; one that somebody else runs
-asks for its result. The messages of a conversation are kept in its memory.
+asks for its result. The messages of a conversation are kept in its memory. With `retry_safe=True`, a turn that starts
+again repeats no finished tool call.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 from pydantic_ai import (
@@ -20,6 +22,7 @@ from pydantic_ai import (
     ToolDenied,
     UsageLimitExceeded,
 )
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
@@ -40,6 +43,7 @@ from agentkit.adapters import (
     APPROVAL,
     APPROVE,
     REFUSED,
+    FinishedCalls,
     approval_question,
     arguments_of,
     ended,
@@ -107,6 +111,7 @@ class PydanticAgent(SkillHandler):
         if waiting is not None:
             messages = ModelMessagesTypeAdapter.validate_python(waiting["messages"])
             given = {"message_history": messages, "deferred_tool_results": _results(waiting)}
+        given |= {"capabilities": [_KeptResults(FinishedCalls(task))]} if self.retry_safe else {}
         async with self.theirs.run_stream_events(deps=self.deps, **given) as events:
             async for event in events:
                 if isinstance(event, AgentRunResultEvent):
@@ -117,6 +122,14 @@ class PydanticAgent(SkillHandler):
 
 agent = PydanticAgent
 serve = serving(agent)
+
+
+@dataclass
+class _KeptResults(AbstractCapability[Any]):
+    calls: FinishedCalls
+
+    async def wrap_tool_execute(self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any) -> Any:
+        return await self.calls.result(call.tool_name, args, lambda: handler(args))
 
 
 def _emission(event: Any) -> Emission | None:

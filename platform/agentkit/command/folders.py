@@ -63,9 +63,15 @@ class Description(BaseModel):
         """Raises HandlerError: the folder has none, or a wrong one."""
         file = folder / DESCRIPTION
         try:
-            return cls.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+            return cls.parse(file.read_bytes(), str(file))
         except OSError:
             raise HandlerError(f"{folder.resolve()} has no {DESCRIPTION}. Name the agent as module:Name.") from None
+
+    @classmethod
+    def parse(cls, text: bytes, file: str) -> Self:
+        """Raises HandlerError, which names the file."""
+        try:
+            return cls.model_validate(yaml.safe_load(text.decode("utf-8")))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise HandlerError(f"{file} is no YAML: {' '.join(str(error).split())}.") from None
         except ValidationError as wrong:

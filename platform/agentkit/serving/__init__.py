@@ -1,7 +1,7 @@
 """Serves an agent over A2A 1.0 (JSON-RPC) without a platform: `agentkit serve`, `agentkit dev`.
 
 It needs starlette and uvicorn: `pip install "parley-agentkit[serve]"`. Tasks are in memory and end with the process; a
-platform that calls the agent keeps the record.
+platform that calls the agent keeps the record, and their state (`serving.state`).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from agentkit.content.messages import CONTENT_KEYS, Message
 from agentkit.handlers import SkillHandler
 from agentkit.runner import NeedsTask, answer, select_response_type
 from agentkit.selecting import ResponseType
+from agentkit.serving import state
 from agentkit.serving.tasks import CANCELED, ENDED, WAITING, Conversation, Conversations, Json, ServedTask
 from agentkit.turns import Session
 
@@ -63,7 +64,12 @@ def card_of(handler: SkillHandler, url: str, *, needs_token: bool = False) -> Js
         "description": handler.description or handler.name,
         "version": handler.version,
         "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION}],
-        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": False,
+            "extendedAgentCard": False,
+            "extensions": [state.extension(handler)],
+        },
         "defaultInputModes": list(handler.input_modes),
         "defaultOutputModes": list(handler.output_modes),
         "skills": skills,
@@ -120,7 +126,13 @@ def read_message(params: Json) -> Json:
     if not isinstance(message.get("parts"), list) or not message["parts"]:
         raise invalid("message.parts must have at least one part.")
     message["parts"] = [_part(part, at) for at, part in enumerate(message["parts"])]
-    for name, kind in (("contextId", str), ("taskId", str), ("referenceTaskIds", list), ("metadata", dict)):
+    for name, kind in (
+        ("contextId", str),
+        ("taskId", str),
+        ("referenceTaskIds", list),
+        ("metadata", dict),
+        ("extensions", list),
+    ):
         if not isinstance(message.get(name, kind()), kind):
             raise invalid(f"message.{name} must be {KINDS[kind]}.")
     if not all(isinstance(one, str) for one in message.get("referenceTaskIds", ())):
@@ -164,18 +176,22 @@ class Agent:
             return {"message": done}
         if not given.get("returnImmediately"):
             await done.settled()
-        return {"task": done.shown(length)}
+        return {"task": done.told(length)}
 
     async def stream(self, params: Json) -> Events:
         done = await self._accept(read_message(params))
         return done.follow(ENDED | WAITING) if isinstance(done, ServedTask) else _only({"message": done})
 
     async def _accept(self, message: Json) -> Json | ServedTask:
-        """The answer or the task of a message: the same one if it comes twice."""
+        """The answer or the task of a message: the same one if it comes twice, with whatever state."""
+        try:
+            given = state.take(message)
+        except ValueError as error:
+            raise invalid(str(error)) from None
         key, digest = message["messageId"], hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()
         if key not in self.accepted:
             # It begins at once, so that a stream misses nothing of its task.
-            begun = asyncio.eager_task_factory(asyncio.get_running_loop(), self._take(message))
+            begun = asyncio.eager_task_factory(asyncio.get_running_loop(), self._take(message, given))
             self.accepted[key] = digest, begun
         known, work = self.accepted[key]
         if known != digest:
@@ -189,21 +205,48 @@ class Agent:
             self.accepted.popitem(last=False)
         return done
 
-    async def _take(self, message: Json) -> Json | ServedTask:
+    async def _take(self, message: Json, given: state.Given) -> Json | ServedTask:
         """A message's answer, or its task, which works."""
-        named = message.get("contextId", "")
         if message.get("taskId"):
-            task = self._found(message["taskId"])
-            if named not in ("", task.wire["contextId"]):
-                raise invalid("The task belongs to another contextId. Leave contextId out, or give the task's.")
-            if task.state not in WAITING:
-                raise unsupported(f"The task is {_in_words(task)}: it asks nothing. Send a message without taskId.")
+            task = self._asked_task(message, given)
         else:
-            conversation = self.conversations.named(named)
+            conversation = self._conversation(message.get("contextId", ""), given)
             if (said := await self._answered(conversation, message)) is not None:
-                return said
+                kept = {given.uri: state.sendable({"conversation": conversation.state})} if given.uri else {}
+                return said | ({"metadata": said.get("metadata", {}) | kept} if kept else {})
             task = self.conversations.new_task(conversation)
+        task.state_uri = given.uri
         task.begin(self.handler, message)
+        return task
+
+    def _conversation(self, named: str, given: state.Given) -> Conversation:
+        """The caller's state counts, unless a task here is at work and may have changed it."""
+        conversation = self.conversations.named(named)
+        if given.conversation is not None and not conversation.is_busy:
+            try:
+                conversation.restore(given.conversation)
+            except ValueError as error:
+                raise invalid(str(error)) from None
+        return conversation
+
+    def _asked_task(self, message: Json, given: state.Given) -> ServedTask:
+        """The task that a message continues, or begins anew after the process that had it ended."""
+        named, known = message.get("contextId", ""), self.conversations.by_task.get(message["taskId"])
+        if known is not None and named not in ("", known.wire["contextId"]):
+            raise invalid("The task belongs to another contextId. Leave contextId out, or give the task's.")
+        if given.is_state and (known is None or (given.task is not None and known.state in WAITING)):
+            conversation = self._conversation(named or (known.wire["contextId"] if known else ""), given)
+            task = known or self.conversations.new_task(conversation, message["taskId"])
+            try:
+                task.restore(self.handler, given)
+            except ValueError as error:
+                if known is None:
+                    self.conversations.forget(task)
+                raise invalid(str(error)) from None
+            return task
+        task = self._found(message["taskId"])
+        if task.state not in WAITING:
+            raise unsupported(f"The task is {_in_words(task)}: it asks nothing. Send a message without taskId.")
         return task
 
     async def _answered(self, conversation: Conversation, wire: Json) -> Json | None:
@@ -227,7 +270,7 @@ class Agent:
         return conversation.answer(message, list(said.parts), said.metadata)
 
     async def get(self, params: Json) -> Json:
-        return self._found(params.get("id")).shown(_history_length(params))
+        return self._found(params.get("id")).told(_history_length(params))
 
     async def subscribe(self, params: Json) -> Events:
         task = self._found(params.get("id"))

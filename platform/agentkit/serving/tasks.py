@@ -10,6 +10,7 @@ import datetime
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,12 +23,14 @@ from agentkit.content.messages import Artifact, Message, Part, text_part
 from agentkit.handlers import SkillHandler
 from agentkit.outcomes import AuthRequired, Completed, Failed, InputRequired, Outcome, PaymentRequired, Rejected
 from agentkit.selecting import ExistingTask
-from agentkit.turns import ReferencedTask
+from agentkit.serving.state import Given, Ledger, of_conversation, of_task, run_of, sendable
+from agentkit.turns import ReferencedTask, Session
 
 MOST_CONVERSATIONS = 1000  # kept; the one that was used least recently goes first
 MOST_TASKS = 100  # of a conversation
 MOST_MESSAGES = 200  # of a conversation, which an agent receives
 MOST_WAITING = 1000  # events that a follower has not read, before the agent waits for it
+TOLD_SECONDS = 1.0  # that a step waits until its followers have read of it
 SLOW_SECONDS = 5.0  # that the agent waits for a follower, before its stream ends
 
 WORKING, COMPLETED, FAILED, CANCELED = (f"TASK_STATE_{name}" for name in ("WORKING", "COMPLETED", "FAILED", "CANCELED"))
@@ -68,6 +71,12 @@ class ServedTask:
     work: asyncio.Task[None] | None = None
     followers: set[asyncio.Queue[Json | None]] = field(default_factory=set)
     answer: Json | None = None  # the artifact of the turn's tokens
+    answer_id: str = ""
+    ledger: Ledger = field(default_factory=Ledger)
+    state_uri: str = ""  # under which the caller gets the state; "": it does not want it
+
+    def __post_init__(self) -> None:
+        self.ledger.tell = self._tell_steps
 
     @property
     def id(self) -> str:
@@ -83,14 +92,18 @@ class ServedTask:
         """
         heard: asyncio.Queue[Json | None] = asyncio.Queue(MOST_WAITING)
         self.followers.add(heard)  # now, because the generator begins later
-        return self._follow(heard, {"task": self.shown()}, until, is_over=self.state in until)
+        return self._follow(heard, {"task": self.told()}, until, is_over=self.state in until)
 
     async def _follow(
         self, heard: asyncio.Queue[Json | None], event: Json | None, until: Container[str], *, is_over: bool
     ) -> AsyncGenerator[Json]:
+        is_first = True
         try:
             while event is not None:
                 yield event
+                if not is_first:
+                    heard.task_done()  # who asks for the next one has it
+                is_first = False
                 if is_over or event.get("statusUpdate", {}).get("status", {}).get("state") in until:
                     return
                 event = await heard.get()
@@ -116,6 +129,10 @@ class ServedTask:
             shown["history"] = messages[-history:] if history else messages[:]
         return shown
 
+    def told(self, history: int | None = None) -> Json:
+        """`shown`, with the state for a caller that keeps it."""
+        return self.shown(history) | ({"metadata": self._state_metadata(self._kept)} if self.state_uri else {})
+
     def begin(self, handler: SkillHandler, said: Json) -> None:
         """Take the turn of a message, which begins the task or answers its question."""
         message, conversation = Message({**said, **self._ids}), self.conversation
@@ -128,9 +145,9 @@ class ServedTask:
             turn: Callable[[], Awaitable[testing.Run]] = partial(self.run.answer, message, emit=self.hear)
         else:
             known: dict[str, Any] = {"history": history, "references": conversation.references(message)}
-            turn = partial(
-                testing.run, handler, message, session=deepcopy(conversation.memory), emit=self.hear, **known
-            )
+            known |= {"session": deepcopy(conversation.memory), "effects": self.ledger, "emit": self.hear}
+            turn = partial(testing.run, handler, message, **known)
+        self.answer_id = f"answer-{said['messageId']}"
         self._change(WORKING)
         self.work = asyncio.get_running_loop().create_task(self._work(turn, deepcopy(conversation.memory)))
 
@@ -192,7 +209,8 @@ class ServedTask:
                 self._change(WORKING, said_by_agent(parts, emission.metadata, **self._ids))
             case Token(text) | WholeAnswer(text):
                 goes_on = isinstance(emission, Token) and self.answer is not None
-                self.answer = self.answer or Artifact([], "answer").wire
+                # A turn that is repeated replaces its text.
+                self.answer = self.answer or Artifact([], "answer", artifact_id=self.answer_id).wire
                 self.answer = self._artifact({**self.answer, "parts": [text_part(text)]}, append=goes_on, last=False)
             case Chunk():
                 labels = {"name": emission.name, "description": emission.description, "metadata": emission.metadata}
@@ -242,9 +260,44 @@ class ServedTask:
         self.wire["status"] = {"state": state, "timestamp": now()} | ({"message": message} if message else {})
         if message is not None and state != WORKING:
             self.remember(message)
-        self._tell({"statusUpdate": {**self._ids, "status": self.wire["status"]}})
+        self._tell_status({} if self.is_working else self._kept)
         if not self.is_working:
             self.answer = None
+
+    def _tell_status(self, changed: Json) -> None:
+        """`changed`: of the state, for a caller that keeps it."""
+        metadata = {"metadata": self._state_metadata(changed)} if changed and self.state_uri else {}
+        self._tell({"statusUpdate": {**self._ids, "status": self.wire["status"], **metadata}})
+
+    async def _tell_steps(self, changed: Json) -> None:
+        """Returns once who follows has it, so that no end of the process takes it back."""
+        if not self.state_uri or not self.is_working:
+            return
+        self._tell_status({"steps": changed})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOLD_SECONDS):
+                await asyncio.gather(*(one.join() for one in self.followers))
+
+    def _state_metadata(self, changed: Json) -> Json:
+        return {self.state_uri: sendable(changed)}
+
+    @property
+    def _kept(self) -> Json:
+        """The state between turns, or in a turn what it did so far."""
+        if self.is_working:
+            return {"steps": self.ledger.wire}
+        kept: Json = {"conversation": self.conversation.state, "task": None}
+        if self.run is not None and self.state in WAITING:
+            kept |= {"task": of_task(self.run), "steps": self.ledger.wire}
+        return kept
+
+    def restore(self, handler: SkillHandler, given: Given) -> None:
+        """Go on from what another process kept. Raises ValueError."""
+        self.ledger.read(given.steps)
+        if given.task is not None and given.task != sendable(self._kept).get("task"):
+            turn = {"task_id": self.id, "context_id": self.conversation.id, "effects": self.ledger}
+            turn |= {"session": Session(deepcopy(self.conversation.memory)), "history": self.conversation.messages[:-2]}
+            self.run = run_of(given.task, handler, **turn)
 
     def remember(self, message: Json) -> None:
         self.wire.setdefault("history", []).append(message)
@@ -270,6 +323,23 @@ class Conversation:
     memory: Json = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     tasks: OrderedDict[str, ServedTask] = field(default_factory=OrderedDict)
+
+    @property
+    def state(self) -> Json:
+        return of_conversation(self.memory, self.messages)
+
+    def restore(self, given: Json) -> None:
+        """Take over what the caller kept. Raises ValueError."""
+        if given == sendable({"state": self.state})["state"]:  # with the files, which a state does not have
+            return
+        memory, messages = given.get("memory", {}), given.get("messages", [])
+        if not (isinstance(memory, dict) and isinstance(messages, list) and all(isinstance(m, dict) for m in messages)):
+            raise ValueError("The conversation of the state has a memory (an object) and messages (a list).")
+        self.memory, self.messages = memory, [Message(one) for one in messages][-MOST_MESSAGES:]
+
+    @property
+    def is_busy(self) -> bool:
+        return any(task.is_working for task in self.tasks.values())
 
     @property
     def newest(self) -> ExistingTask | None:
@@ -311,26 +381,25 @@ class Conversations:
         name = context_id or str(uuid4())
         found = self.by_id.setdefault(name, Conversation(name))
         self.by_id.move_to_end(name)
-        idle = (one for one in self.by_id.values() if one is not found and not _is_busy(one))
+        idle = (one for one in self.by_id.values() if one is not found and not one.is_busy)
         while len(self.by_id) > MOST_CONVERSATIONS and (oldest := next(idle, None)):
             del self.by_id[oldest.id]
             for task in oldest.tasks:
                 del self.by_task[task]
-            idle = (one for one in self.by_id.values() if one is not found and not _is_busy(one))
+            idle = (one for one in self.by_id.values() if one is not found and not one.is_busy)
         return found
 
-    def new_task(self, conversation: Conversation) -> ServedTask:
+    def new_task(self, conversation: Conversation, task_id: str = "") -> ServedTask:
         wire: Json = {
-            "id": str(uuid4()),
+            "id": task_id or str(uuid4()),
             "contextId": conversation.id,
             "status": {"state": SUBMITTED, "timestamp": now()},
         }
         task = conversation.tasks[wire["id"]] = self.by_task[wire["id"]] = ServedTask(wire, conversation)
         idle = [one for one in conversation.tasks.values() if one is not task and not one.is_working]
         for old in idle[: max(0, len(conversation.tasks) - MOST_TASKS)]:
-            del conversation.tasks[old.id], self.by_task[old.id]
+            self.forget(old)
         return task
 
-
-def _is_busy(conversation: Conversation) -> bool:
-    return any(task.is_working for task in conversation.tasks.values())
+    def forget(self, task: ServedTask) -> None:
+        del task.conversation.tasks[task.id], self.by_task[task.id]

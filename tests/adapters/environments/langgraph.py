@@ -143,3 +143,89 @@ async def test_conversations_do_not_mix():
 
 def _in(context: str):
     return testing.Message.from_wire(testing.user_message("a trip").wire | {"contextId": context})
+
+
+def attempts(make, message):
+    """Runs an attempt of one turn, each with a new agent, as another process would."""
+    effects = testing.RememberedEffects()
+
+    async def attempt(number, **fields):
+        fields |= {"attempt": number, "effects": effects}
+        return await make().on_request(testing.task_for(testing.Message(message.wire), testing.Recorder(), **fields))
+
+    return attempt
+
+
+async def test_stopped_turn_repeats_no_finished_node():
+    ran, begun = [], asyncio.Event()
+
+    async def first(state: MessagesState):
+        ran.append("first")
+        return {"messages": [HumanMessage("one")]}
+
+    async def second(state: MessagesState):
+        ran.append("second")
+        if not begun.is_set():
+            begun.set()
+            await asyncio.sleep(60)
+        return {"messages": [AIMessage("done")]}
+
+    attempt = attempts(lambda: agent(line(first, second), retry_safe=True), testing.user_message("go"))
+    killed = asyncio.create_task(attempt(1))
+    await begun.wait()
+    killed.cancel()
+    await asyncio.wait({killed})
+    assert (await attempt(2)).message == "done"
+    assert ran == ["first", "second", "second"]
+    assert (await attempt(3)).message == "done"
+    assert len(ran) == 3
+
+
+async def test_finished_node_beside_a_failed_one_stays():
+    ran = []
+
+    async def quick(state: MessagesState):
+        ran.append("quick")
+        return {"messages": [HumanMessage("quick")]}
+
+    async def slow(state: MessagesState):
+        ran.append("slow")
+        await asyncio.sleep(0.05)
+        if ran.count("slow") == 1:
+            raise RuntimeError("the process dies")
+        return {"messages": [AIMessage("slow")]}
+
+    def fork():
+        graph = StateGraph(MessagesState)
+        for node in (quick, slow):
+            graph.add_node(node)
+            graph.add_edge(START, node.__name__)
+            graph.add_edge(node.__name__, END)
+        return agent(graph.compile(), retry_safe=True)
+
+    attempt = attempts(fork, testing.user_message("go"))
+    with pytest.raises(RuntimeError):
+        await attempt(1)
+    await attempt(2)
+    assert sorted(ran) == ["quick", "slow", "slow"]
+
+
+async def test_answered_question_is_not_asked_again():
+    session, ran = {}, []
+
+    async def book(state: MessagesState):
+        ran.append(state["messages"][-1].text)
+        if len(ran) == 1:
+            raise RuntimeError("the process dies")
+        return {"messages": [AIMessage("Booked")]}
+
+    def desk():
+        return agent(line(ask, book), retry_safe=True)
+
+    await testing.run(desk(), "a trip", session=session)
+    attempt = attempts(desk, testing.user_message("Rome"))
+    answered = {"slot": "interrupt", "session": testing.Session(session)}
+    with pytest.raises(RuntimeError):
+        await attempt(1, **answered)
+    assert (await attempt(2, **answered)).message == "Booked"
+    assert ran == ["To Rome", "To Rome"]

@@ -56,7 +56,7 @@ class Scripted(Model):
             name, arguments = said
             item = ResponseFunctionToolCall(
                 id="f",
-                call_id=f"call {len(self.heard)}",
+                call_id=f"call {id(self)} {len(self.heard)}",
                 type="function_call",
                 name=name,
                 arguments=json.dumps(arguments),
@@ -173,3 +173,27 @@ async def test_files_are_sent_along():
     await testing.run(served(theirs), "Look", files={"a.png": b"png", "b.pdf": b"pdf"})
     content = theirs.model.heard[0][0]["content"]
     assert [one["type"] for one in content] == ["input_text", "input_image", "input_file"]
+
+
+async def test_turn_that_starts_again_repeats_no_tool_call():
+    ran, effects, message = [], testing.RememberedEffects(), testing.user_message("hello")
+
+    @function_tool
+    def book(city: str) -> str:
+        """Books."""
+        ran.append(city)
+        return f"Booked {city}"
+
+    def desk(*said):
+        other = Agent(name="Booking desk", model=Scripted(*said), tools=[book])
+        return helper(("transfer_to_booking_desk", {}), handoffs=[handoff(other)])
+
+    calls = [("book", {"city": "Rome"}), ("book", {"city": "Rome"})]
+    with pytest.raises(IndexError):  # the process dies
+        await testing.run(served(desk(*calls), retry_safe=True), message, effects=effects)
+    again = desk(*calls, ("book", {"city": "Oslo"}), "Done")
+    run = await testing.run(served(again, retry_safe=True), message, effects=effects)
+    assert run.said == "Done"
+    assert ran == ["Rome", "Rome", "Oslo"]
+    results = [one.result for one in run.emissions if isinstance(one, ToolResult)]
+    assert results[-3:] == ["Booked Rome", "Booked Rome", "Booked Oslo"]

@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+import time
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -10,12 +11,13 @@ from django.core.management.base import CommandError, CommandParser
 from agentkit import HandlerError
 from apps.agents.models import Agent
 from apps.agents.registration import error_text
-from apps.deployments import processes, registering
-from apps.deployments.models import AgentSecret
-from apps.deployments.processes import DEPLOYMENT
+from apps.deployments import confinement, folders, processes, registering
+from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.errors import RemoteError
 from parley.faces.commands import QuickCommand
 from parley.outbound import OutboundError
+
+SHOWN_SECONDS = 0.5
 
 
 class Command(QuickCommand):
@@ -27,6 +29,7 @@ class Command(QuickCommand):
         add.add_argument("folder", help="a folder with agent.yaml, or a git address: https://…/repo.git#folder")
         add.add_argument("--slug", default="", help="its name in addresses; default: the folder's")
         add.add_argument("--access", choices=Agent.Access.values)
+        add.add_argument("--watch", action="store_true", help="do it again whenever a file changes, until Ctrl-C")
         log = acts.add_parser("log", help="show what its process printed on this machine")
         log.add_argument("slug")
         secret = acts.add_parser("secret", help="set a secret that its agent.yaml names, from standard input")
@@ -41,20 +44,44 @@ class Command(QuickCommand):
         except ValidationError as error:
             raise CommandError(error_text(error)) from error
 
-    def _add(self, folder: str, slug: str, access: str | None, **_: Any) -> None:
-        policies: dict[str, Any] = {"access": access} if access else {}
+    def _add(self, folder: str, slug: str, access: str | None, *, watch: bool, **_: Any) -> None:
         with registering.checked_out(folder) as found:
-            agent = registering.add(slug, found, say=self.stdout.write, **policies)
-        version = agent.current_version.number if agent.current_version else 1
+            slug = slug or registering.slug_of(found.resolve().name)
+            packed = folders.pack_folder(found)
+            self._deploy(slug, packed, access or "")
+            while watch:
+                time.sleep(SHOWN_SECONDS)
+                try:
+                    if (changed := folders.pack_folder(found)).digest != packed.digest:
+                        packed = changed
+                        self._deploy(slug, packed, "")
+                except (CommandError, HandlerError, OSError) as error:  # while somebody writes
+                    self.stderr.write(str(error))
+
+    def _deploy(self, slug: str, packed: folders.Packed, access: str) -> None:
+        """Raises CommandError."""
+        begun = registering.begin(slug, packed, access=access)
+        self.stdout.write(f"Packed {packed.files} files, {len(packed.archive) // 1024 + 1} KiB.")
+        if not registering.deploy(begun.pk, lambda line: self.stdout.write(f"- {line}")):
+            self.stdout.write("- a worker makes it")
+            while Deployment.objects.unfinished().filter(pk=begun.pk).exists():
+                time.sleep(SHOWN_SECONDS)
+        begun.refresh_from_db()
+        if begun.agent is None:
+            raise CommandError(begun.problem)
+        agent = Agent.objects.select_related("current_version").get(pk=begun.agent.pk)
+        number = agent.current_version.number if agent.current_version else 1
         where = f"/a2a/{agent.slug} ({agent.get_access_display()})"
-        self.stdout.write(f"{agent.name} is registered at {where}, version {version}.")
+        self.stdout.write(f"{agent.name} is registered at {where}, version {number}.")
+        if gap := confinement.gap():
+            self.stdout.write(gap)
 
     def _log(self, slug: str, **_: Any) -> None:
         agent = self._agent(slug)
-        content = agent.current_version.content if agent.current_version else {}
-        if DEPLOYMENT not in content:
+        place = processes.Place.of(agent)
+        if place is None:
             raise CommandError(f"{slug} has no folder.")
-        self.stdout.write(processes.log_of(content[DEPLOYMENT]), ending="")
+        self.stdout.write(place.log(), ending="")
 
     def _secret(self, slug: str, name: str, **_: Any) -> None:
         value = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
@@ -63,7 +90,7 @@ class Command(QuickCommand):
         secret.value = value
         secret.full_clean(exclude=["value"])
         secret.save()
-        self.stdout.write(f"{slug} has {name} from its next start on.")
+        self.stdout.write(f"{slug} has {name} from its next message on.")
 
     def _agent(self, slug: str) -> Agent:
         agent = Agent.objects.select_related("current_version").filter(slug=slug).first()

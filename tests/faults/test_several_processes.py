@@ -1,8 +1,14 @@
-"""kill -9 during all kinds of work: it continues or fails with a reason, undoubled."""
+"""Several processes of one Parley: all show what one acknowledged, and kills and a cut line lose and double nothing.
+
+One file, so that a parallel run starts this Parley once. `docs/explanation/consistency.md` says what they promise.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
+import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -10,15 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
+from tests.clients.streaming import Client, logs_of
 from tests.faults.agents import STOP, lines_to
 from tests.faults.calling import JSON, Caller, text_of, until
 from tests.faults.conftest import PATIENCE, kill_the_worker, rows, wait_for_stop
+from tests.faults.goings import work_on_without
 from tests.remote.peers.starting import running
 from tests.stack import Stack
 
-pytestmark = pytest.mark.services("several processes, one of which is killed", only=True)
+pytestmark = pytest.mark.services("several processes and a real broker, of which some are killed or cut off", only=True)
+STEPS_OF_A_TRIP = 4
+
+
+# Killed workers
 
 
 @dataclass(frozen=True)
@@ -161,3 +174,116 @@ def test_poison_costs_its_neighbors_no_attempt(frail, patient, tmp_path, workers
 def counted(own: Stack, tasks: list[JSON], event: str) -> int:
     query = "SELECT count(*) FROM record_event WHERE task_id = ANY(%s::uuid[]) AND type = %s"
     return int(rows(own, query, [task["id"] for task in tasks], event)[0][0])
+
+
+# Killed workers of plans
+
+
+def whole_plans(own: Stack, *tasks: JSON) -> list[str]:
+    return own.python("-m", "tests.plans.whole_plans", *(task["id"] for task in tasks)).stdout.splitlines()
+
+
+def steps_done(own: Stack) -> int:
+    return int(rows(own, "SELECT count(*) FROM plans_step WHERE state = 'done'")[0][0])
+
+
+@pytest.mark.parametrize(
+    ("plans", "kills"), [(12, 3), pytest.param(100, 20, marks=pytest.mark.slow("twenty workers are started"))]
+)
+@pytest.mark.timeout(900)  # twenty workers start slowly on a busy machine
+def test_plans_outlive_dying_workers(frail, plans, kills):
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with psycopg.connect(frail.environment["DATABASE_URL"]) as connection:
+        connection.execute("UPDATE agents_agent SET attempts = %s WHERE slug LIKE 'trip-%%'", [kills + 1])
+    trip, before = Caller(frail, "trip"), steps_done(frail)
+    inputs = {"data": {"city": "Lisbon", "departure": "Oslo", "arrival": "2027-05-01", "nights": 3}}
+    with frail.another_worker(), ThreadPoolExecutor(8) as senders:
+        sending = [senders.submit(trip.send_through, inputs) for _ in range(plans)]
+        for moment in sorted(chance.sample(range(plans * STEPS_OF_A_TRIP), kills)):
+            until(lambda moment=moment: steps_done(frail) - before >= moment, 4 * PATIENCE)  # type: ignore[misc]
+            kill_one(frail, chance)
+        tasks = [sent.result() for sent in sending]
+        for task in tasks:
+            ended = trip.ended(task, within=4 * PATIENCE)
+            assert ended["status"]["state"] == "TASK_STATE_COMPLETED", ended["status"]
+        assert steps_done(frail) - before == plans * STEPS_OF_A_TRIP
+    assert len({task["id"] for task in tasks}) == plans
+    assert whole_plans(frail, *tasks) == [f"{plans} plans"]
+
+
+def kill_one(own: Stack, chance: random.Random) -> None:
+    """Kill one worker; another replaces it later."""
+    until(lambda: any(map(own.takes_work, own.workers)), 4 * PATIENCE)
+    victim = chance.choice([worker for worker in own.workers if own.takes_work(worker)])
+    own.kill(victim)
+    own.begin(victim)
+
+
+# A broker out of reach, and a killed web server
+
+
+def test_broker_may_be_out_of_reach(frail, broker_line, tmp_path):
+    work_on_without(frail, broker_line.cut, broker_line.mend, tmp_path)
+
+
+async def test_client_hears_each_event_once_despite_kill(frail, countdown):
+    clients = [Client(frail.url, frail.demo_key) for _ in range(3)]
+    await asyncio.gather(*(client.begin() for client in clients))
+    expected: list[tuple[int, str]] = []
+    task = await asyncio.to_thread(countdown.send, "60")
+    session = task["contextId"]
+
+    def is_told(client: Client) -> bool:
+        return bool(expected) and len(client.logs[session]) >= len(expected)
+
+    following = [
+        asyncio.create_task(client.follow(lambda c=client: is_told(c), cuts=5, seed=seed, most=2000))  # type: ignore[misc]
+        for seed, client in enumerate(clients)
+    ]
+    async with asyncio.timeout(60):
+        while min(len(client.logs[session]) for client in clients) < 15:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await asyncio.to_thread(frail.kill, "web")
+    await asyncio.to_thread(frail.start)
+    await asyncio.to_thread(countdown.ended, task, 120)
+    expected += (await asyncio.to_thread(logs_of, frail, [session]))[session]
+    await asyncio.to_thread(Caller(frail, "echo").send, "the end")
+    async with asyncio.timeout(120):
+        await asyncio.gather(*following)
+    assert all(client.logs[session] == expected for client in clients)
+
+
+# Two web servers
+
+
+@pytest.fixture(scope="module")
+def webs(frail):
+    """A client of the API at each of two web processes."""
+    headers = {"Authorization": f"Bearer {frail.demo_key}", "A2A-Version": "1.0"}
+    with (
+        frail.another_web() as other,
+        httpx.Client(base_url=frail.url, headers=headers, timeout=60) as one,
+        httpx.Client(base_url=other, headers=headers, timeout=60) as two,
+    ):
+        yield one, two
+
+
+def test_other_process_reads_what_was_acknowledged(webs):
+    for number in range(10):
+        writer, reader = webs if number % 2 else reversed(webs)
+        sent = writer.post("/api/v1/sessions", json={"agent": "echo", "message": {"text": f"number {number}"}}).json()
+        session, task = sent["session"]["id"], sent["task"]["id"]
+        assert reader.get(f"/api/v1/sessions/{session}").status_code == 200
+        assert session in {one["id"] for one in reader.get("/api/v1/sessions").json()["items"]}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 100}}
+        listed = reader.post("/a2a/echo", json=call).json()["result"]["tasks"]
+        assert task in {one["id"] for one in listed}
+
+
+def test_repeated_message_elsewhere_runs_once(webs):
+    message = {"messageId": "the same", "role": "ROLE_USER", "parts": [{"text": "once"}]}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    first, second = (one.post("/a2a/echo", json=call).json()["result"]["task"]["id"] for one in webs)
+    assert first == second

@@ -1,0 +1,102 @@
+"""Agents with a folder, called by people through Parley."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from apps.agents.models import Agent
+from apps.deployments import environments, folders, processes, registering
+from parley import db
+from tests.remote.conversing import Talk, words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SERVER = """
+import json, os, socketserver
+from http.server import BaseHTTPRequestHandler
+CARD = {"name": "Frail", "description": "Ends when told to.", "version": "1", "skills": [],
+    "supportedInterfaces": [{"url": "http://its.invalid/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+    "capabilities": {"streaming": True}, "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"]}
+class Answering(BaseHTTPRequestHandler):
+    def address_string(self):
+        return "parley"
+    def do_GET(self):
+        self.begin("application/json")
+        self.wfile.write(json.dumps(CARD).encode())
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "Stream" not in asked["method"]:
+            self.begin("application/json")
+            error = {"code": -32001, "message": "Task not found"}
+            self.wfile.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+            return
+        self.begin("text/event-stream")
+        text = asked["params"]["message"]["parts"][0]["text"]
+        ids = {"taskId": "t", "contextId": "c"}
+        self.say(asked, {"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}})
+        if text == "end":
+            print("MemoryError: no more", flush=True)
+            os._exit(3)
+        said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
+        self.say(asked, {"statusUpdate": {**ids, "status": {"state": "TASK_STATE_COMPLETED", "message": said}}})
+    def begin(self, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+    def say(self, asked, event):
+        line = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": event})
+        self.wfile.write(f"data: {line}\\n\\n".encode())
+        self.wfile.flush()
+socketserver.ThreadingUnixStreamServer(os.environ["A2A_SOCKET"], Answering).serve_forever()
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(settings, monkeypatch, kept):
+    """Agents run in this environment: making one takes seconds."""
+    plan = environments.plan
+    monkeypatch.setattr(environments, "plan", lambda *given: {**plan(*given), "setup": []})
+    monkeypatch.setattr(processes, "keeper_folder", lambda: kept.folder)
+    settings.REMOTE_POLL_SECONDS = (0.02, 0.1)
+    settings.REMOTE_CONFIRM_SECONDS = 0.3
+    settings.REMOTE_RETRY_SECONDS = 0.5
+
+
+async def added(slug: str, tmp_path: Path) -> Agent:
+    at = tmp_path / slug
+    at.mkdir()
+    (at / "agent.yaml").write_text(f"serve: {sys.executable} -S server.py\nname: {slug}\naccess: authenticated\n")
+    (at / "server.py").write_text(SERVER)
+
+    def deploy() -> Agent:
+        registering.deploy(registering.begin(slug, folders.pack_folder(at)).pk)
+        return Agent.objects.select_related("current_version").get(slug=slug)
+
+    return await db.run(deploy)
+
+
+async def test_ending_process_fails_its_task_alone(worker, ada, tmp_path):
+    frail, well = await added("frail", tmp_path), await added("well", tmp_path)
+    broken, answered = await asyncio.gather(Talk(ada, frail).ask("end"), Talk(ada, well).ask("hello"))
+    assert broken.state == "failed", broken.state
+    assert words(broken).endswith("Its process ended (exit code 3). Its last line: MemoryError: no more")
+    assert words(answered) == "hello"
+
+
+async def test_message_after_the_end_starts_it_again(worker, ada, tmp_path):
+    agent = await added("frail", tmp_path)
+    await Talk(ada, agent).ask("end")
+    assert words(await Talk(ada, agent).ask("hello")) == "hello"
+
+
+async def test_message_after_the_keepers_end_starts_both_again(worker, ada, kept, tmp_path):
+    agent = await added("well", tmp_path)
+    assert words(await Talk(ada, agent).ask("hello")) == "hello"
+    os.kill(kept.pid, signal.SIGKILL)
+    kept.guard.wait()
+    assert words(await Talk(ada, agent).ask("hello")) == "hello"
