@@ -97,6 +97,7 @@ SENTENCES = {
     "bool_type": "Must be true or false.",
     "literal_error": "Must be {expected}.",
     "greater_than_equal": "Must be at least {ge}.",
+    "extra_forbidden": "Is not supported here.",
     "less_than_equal": "Must be at most {le}.",
 }
 """By the types of Pydantic's errors."""

@@ -47,7 +47,7 @@ def open_agent(principal: Principal, slug: str) -> Agent:
 
 def recheck(request: HttpRequest, slug: str, scope: str = READ) -> partial[None]:
     """What raises BadCredentials or Refusal once the caller of an open stream has lost access to the agent."""
-    return partial(_check_again, request.headers.get("Authorization", ""), slug, scope)
+    return partial(_check_again, request.META.get("HTTP_AUTHORIZATION", ""), slug, scope)
 
 
 def _check_again(authorization: str, slug: str, scope: str) -> None:

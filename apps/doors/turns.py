@@ -143,6 +143,14 @@ async def follow(sent: Sent, *, is_of_others: bool = False) -> Pieces:
                 return
 
 
+async def at_once(pieces: Pieces) -> Pieces:
+    """The pieces after an empty batch, so that a stream begins before its agent says something."""
+    yield []
+    async with aclosing(pieces):
+        async for batch in pieces:
+            yield batch
+
+
 async def stopping(pieces: Pieces, principal: Principal, agent: Agent, task: uuid.UUID | None) -> Pieces:
     """The pieces as they are. If nobody reads them to their end, the task, if any is given, is canceled."""
     has_ended = False

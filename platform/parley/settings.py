@@ -125,6 +125,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.optional.openai",
     "apps.optional.mcp",
     "apps.optional.agui",
+    "apps.optional.langgraph",
     "apps.web",
     "apps.operators",
     "apps.optional.backup",
@@ -252,6 +253,7 @@ REMOTE_HISTORY_MESSAGES = 10  # of a session, that a new agent gets
 REMOTE_INLINE_BYTES = 1024**2  # of a file; a larger one is sent as a link
 AGUI_CANCEL_ON_LEAVE = env.bool("AGUI_CANCEL_ON_LEAVE", default=False)  # does a front end that leaves stop its run?
 AGUI_ORIGINS = env.list("AGUI_ORIGINS", default=[])  # of front ends whose pages call /agui from another origin
+LANGGRAPH_ORIGINS = env.list("LANGGRAPH_ORIGINS", default=[])  # of those whose pages call /langgraph
 FILE_LINK_SECONDS = 24 * 3600  # validity of links to files in answers of other protocols
 MCP_WAIT_SECONDS = 45.0  # of a tool's call, before it names the task that goes on; many clients wait a minute
 REMOTE_LINK_SECONDS = 24 * 3600.0  # validity of such a link

@@ -315,7 +315,7 @@ def test_requests_and_failures_are_counted(program, settings):
 
 def test_metadata_lead_from_a_resource_to_its_tokens(program, settings):
     base, resource = settings.PUBLIC_BASE_URL, "/.well-known/oauth-protected-resource"
-    for path in ("", "/a2a", "/a2a/echo", "/api/v1", "/v1", "/mcp", "/agui/echo"):
+    for path in ("", "/a2a", "/a2a/echo", "/api/v1", "/v1", "/mcp", "/langgraph", "/agui/echo"):
         told = Client().get(resource + path).json()
         assert (told["resource"], told["authorization_servers"]) == (base + path, [base])
     assert "agent:echo" in Client().get(f"{resource}/a2a/echo").json()["scopes_supported"]

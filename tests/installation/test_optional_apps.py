@@ -104,7 +104,7 @@ def test_core_alone_serves_a2a_and_its_api(answered, caller):
     paths = caller.get("/api/v1/schema", headers={"Accept": "application/json"}).json()["paths"]
     assert "/api/v1/sessions" in paths
     assert "/api/v1/exports" not in paths
-    for left_out in ("/v1/models", "/mcp", "/agui/echo", "/federation/agents", "/api/v1/exports"):
+    for left_out in ("/v1/models", "/mcp", "/agui/echo", "/langgraph/info", "/federation/agents", "/api/v1/exports"):
         assert caller.get(left_out).status_code == 404, left_out
 
 

@@ -124,6 +124,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^hooks/", {"key": "incoming webhook"}),
     (r"^gateway/files/", {"named": "file link"}),
     (r"^v1/files/", {"signed": "link to a file"}),
+    (r"^langgraph/", {"assistant_id": "agent", "thread_id": "session", "run_id": "message of session"}),
 ]
 LINKS = {
     "share token",

@@ -22,7 +22,7 @@ from parley.serving.handlers import ASYNC_PATH
 from tests.isolation.addresses import Address
 from tests.isolation.world import World
 
-API = re.compile(r"/(api/v1|a2a|v1|mcp|agui|files|gateway|federation)(/|$)")
+API = re.compile(r"/(api/v1|a2a|v1|mcp|agui|langgraph|files|gateway|federation)(/|$)")
 DIFFERENT = re.compile(
     r'nonce="[^"]+"|name="csrfmiddlewaretoken" value="\w+"|X-CSRFToken[^,}]+|csrf-token" content="\w+"'
     r"|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.]+(Z|\+00:00)?"

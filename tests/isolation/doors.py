@@ -1,4 +1,4 @@
-"""Every field by which a request to A2A 0.3, our extension of A2A, MCP, OpenAI's API or AG-UI can name something.
+"""Every field by which a request to A2A 0.3, our extension of A2A, or another door can name something.
 
 Methods come from the tables that the product dispatches by, and fields from the models that read the requests.
 """
@@ -17,13 +17,14 @@ from pydantic import TypeAdapter
 from apps.a2a.operations import EXTENSION_METHODS
 from apps.a2a.requests import ClearContextRequest, FeedbackRequest, ListContextsRequest
 from apps.a2a.versions.v0_3 import METHODS
+from apps.optional.langgraph import requests as langgraph
 from apps.optional.mcp import protocol, tools
 from apps.optional.openai import requests as openai
 from apps.record.events import JSON
 from tests.isolation.asking import Answer, Caller
 from tests.isolation.fields import leaves, put
 
-OLD, EXTENSION, MCP, OPENAI, AGUI = "A2A 0.3", "A2A extension", "MCP", "OpenAI", "AG-UI"
+OLD, EXTENSION, MCP, OPENAI, AGUI, LANGGRAPH = "A2A 0.3", "A2A extension", "MCP", "OpenAI", "AG-UI", "LangGraph"
 
 KINDS: dict[str, dict[str, str]] = {
     OLD: {
@@ -54,6 +55,14 @@ KINDS: dict[str, dict[str, str]] = {
         "user": "contextId",
     },
     AGUI: {"threadId": "contextId", "resume[].interruptId": "task that asks"},
+    LANGGRAPH: {
+        "assistant_id": "agent",
+        "graph_id": "agent",
+        "metadata.assistant_id": "agent",
+        "metadata.graph_id": "agent",
+        "ids[]": "session",
+        "before": "message of session",
+    },
 }
 """What a field of a door names: a key of `Place.ids`."""
 NAMELESS: dict[str, str] = {
@@ -67,6 +76,9 @@ NAMELESS: dict[str, str] = {
     r"|temperature|top_p|stop(\[\])?|parallel_tool_calls|max(_\w+)?_tokens|(presence|frequency)_penalty|response_format",
     AGUI: r"runId|parentRunId|protocolVersion|state|messages\[\].*|(tools|context).*|forwardedProps"
     r"|resume(\[\]\.(status|payload|metadata))?",
+    LANGGRAPH: r"thread_id|limit|offset"
+    r"|sort_\w+|select.*|name|metadata|status|ids|if_(not_)?exists|input|command.*|config"
+    r"|context|stream_.*|checkpoint(_id|_during)?|multitask_strategy|on_\w+|strict_resume|durability|feedback_keys|langsmith_tracer",
 }
 """Fields that name nothing, or to which the caller gives a name of their own."""
 EXTENSION_MODELS = {
@@ -77,6 +89,16 @@ EXTENSION_MODELS = {
 OPENAI_PATHS: dict[type[openai.Common], str] = {
     openai.ChatRequest: "/v1/chat/completions",
     openai.ResponseRequest: "/v1/responses",
+}
+LANGGRAPH_PATHS: dict[type[langgraph.Body], str] = {
+    langgraph.AssistantSearch: "/assistants/search",
+    langgraph.AssistantFilter: "/assistants/count",
+    langgraph.NewThread: "/threads",
+    langgraph.ThreadChanges: "/threads/{session}",
+    langgraph.ThreadSearch: "/threads/search",
+    langgraph.ThreadFilter: "/threads/count",
+    langgraph.HistoryPage: "/threads/{session}/history",
+    langgraph.NewRun: "/threads/{session}/runs",
 }
 AGENTS_TOOL = "echo"
 TOOL_ARGUMENTS = {tool.name: tools.TaskArgument for tool in tools.TASK_TOOLS} | {AGENTS_TOOL: tools.Arguments}
@@ -110,9 +132,18 @@ def door_fields() -> list[DoorField]:
     found += [(MCP, name, _params(protocol.MONOLITH[name])) for name in sorted({one for one, _ in protocol.SURFACE})]
     found += [(OPENAI, OPENAI_PATHS[model], model) for model in openai.Common.__subclasses__()]
     found.append((AGUI, "/agui/echo", RunAgentInput))
+    found += [(LANGGRAPH, path, model) for model, path in LANGGRAPH_PATHS.items()]
     fields = [DoorField(door, method, path) for door, method, model in found for path in paths_of(model)]
     fields += [
         DoorField(MCP, tool, f"arguments.{path}") for tool, model in TOOL_ARGUMENTS.items() for path in paths_of(model)
+    ]
+    with_metadata = [
+        path for path in LANGGRAPH_PATHS.values() if "threads" in path and not path.endswith(("y", "runs"))
+    ]
+    fields += [
+        DoorField(LANGGRAPH, path, f"metadata.{name}")
+        for path in with_metadata
+        for name in ("graph_id", "assistant_id")
     ]
     return fields + [DoorField(OPENAI, path, f"metadata.{openai.SESSION}") for path in OPENAI_PATHS.values()]
 
@@ -138,7 +169,8 @@ def ask_door(caller: Caller, field: DoorField, own: JSON, value: Any) -> Answer:
         body["params"] = put(body["params"], field.path, str(value))
     else:
         body = put(body, field.path, str(value))
-    return caller.ask("POST", path, body, **headers)
+    method = "PATCH" if field.method == LANGGRAPH_PATHS[langgraph.ThreadChanges] else "POST"
+    return caller.ask(method, path, body, **headers)
 
 
 def _request(field: DoorField, own: JSON) -> tuple[str, JSON, dict[str, str]]:
@@ -153,6 +185,11 @@ def _request(field: DoorField, own: JSON) -> tuple[str, JSON, dict[str, str]]:
         resumed = {"resume": [{"status": "resolved", "payload": "a"}]} if "resume" in field.path else {}
         run = {"threadId": str(uuid.uuid4()), "runId": str(uuid.uuid4()), "messages": said}
         return field.method, {**run, **empty, **resumed}, {}
+    if field.door == LANGGRAPH:
+        body = {"metadata": {}} if "{session}" in field.method and field.path.startswith("metadata.") else {}
+        if field.method.endswith("/runs"):
+            body = {"assistant_id": "echo", "input": {"messages": "a"}}
+        return f"/langgraph{field.method}".format(session=own["session"]), body, {}
     method, params = field.method, _params_of_rpc(field, own)
     if method in TOOL_ARGUMENTS:
         params, method = {"name": method, **params}, "tools/call"

@@ -41,6 +41,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "api/v1/workspaces/{workspace}/transfer"): {"member": 1},
     ("POST", "api/v1/workspaces/{workspace}/members"): {"email": "a@example.org", "role": "viewer"},
     ("PATCH", "api/v1/workspaces/{workspace}/members/{member}"): {"role": "viewer"},
+    ("POST", "langgraph/threads/{thread_id}/runs/stream"): {"assistant_id": "echo", "command": {"resume": "a"}},
+    ("POST", "langgraph/threads/{thread_id}/runs/wait"): {"assistant_id": "echo", "command": {"resume": "a"}},
 }
 
 

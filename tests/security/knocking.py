@@ -60,6 +60,11 @@ async def ag_ui(key: str, agent: str, text: str, session: str) -> str:
     return await post(f"/agui/{agent}", run, key)
 
 
+async def langgraph(key: str, agent: str, text: str, session: str) -> str:
+    path = f"/langgraph/threads/{session}/runs/wait" if session else "/langgraph/runs/wait"
+    return await post(path, {"assistant_id": agent, "input": {"messages": text}}, key)
+
+
 async def mcp_session(key: str, agent: str, text: str, session: str) -> str:
     return await _tool(key, agent, {"message": text, **({"session": session} if session else {})})
 
@@ -85,6 +90,6 @@ async def client_api(key: str, agent: str, text: str, session: str) -> str:
 DOORS: dict[str, Knock] = {
     one.__name__: one
     for one in (
-        json_rpc, rest, front_door, chat_completions, responses, ag_ui, mcp_session, mcp_task, client_api,
+        json_rpc, rest, front_door, chat_completions, responses, ag_ui, langgraph, mcp_session, mcp_task, client_api,
     )
 }  # fmt: skip

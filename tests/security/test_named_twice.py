@@ -33,6 +33,7 @@ IN_BODIES = [
     ("/v1/chat/completions", f'{{"model": "other", "model": "speaking", {CHAT}}}'),
     ("/v1/responses", '{"model": "speaking", "input": "x", "input": "y"}'),
     ("/agui/speaking", f'{{"threadId": "a", "threadId": "b", "runId": "{IDS}", {CHAT}}}'),
+    ("/langgraph/runs/wait", '{"assistant_id": "other", "assistant_id": "speaking", "input": {"messages": "x"}}'),
     ("/mcp", rpc('"method": "tools/call"', '"name": "x", "name": "speaking", "arguments": {"message": "x"}')),
 ]
 IN_QUERIES = [

@@ -139,6 +139,10 @@ WITHIN = [
         b'{"threadId":"@","runId":"@","messages":[{"id":"m","role":"user","content":"a"}],"tools":[],"context":[],'
         b'"forwardedProps":{},"state":%s}',
     ),
+    Within(
+        "langgraph/(threads/.*/)?runs(/stream|/wait)?",
+        b'{"assistant_id":"echo","input":{"messages":"a"},"context":%s}',
+    ),
     Within("v1/chat/completions", b'{"model":"echo","messages":[{"role":"user","content":"a"}],"metadata":{"a":%s}}'),
     Within("v1/responses", b'{"model":"echo","input":"a","background":true,"metadata":{"a":%s}}'),
     Within("api/v1/plans(/check)?", b'{"definition":%s}'),

@@ -39,7 +39,7 @@ from apps.accounts.principals import TASK_SCOPES, Principal
 
 AGENT_SCOPE = "agent:"
 IDENTITY_SCOPES = {"openid": "know who you are", "profile": "know your name", "email": "know your e-mail address"}
-RESOURCE_PATH = re.compile(r"(/((a2a|agui)(/(?P<slug>[a-z0-9][a-z0-9-]{0,62}))?|api/v1|v1|mcp)?)?")
+RESOURCE_PATH = re.compile(r"(/((a2a|agui)(/(?P<slug>[a-z0-9][a-z0-9-]{0,62}))?|api/v1|v1|mcp|langgraph)?)?")
 TOKEN_HEADER = re.compile(r"(?i:bearer) \s*([A-Za-z0-9_-]{86})\s*")
 GRANTS = tuple(str(grant) for grant in Client.GrantType)
 LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=[/?]|\Z)", re.ASCII)

@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from apps.agents.models import Agent
 from apps.doors import turns
 from apps.doors.callers import called_agent, recheck
 from apps.doors.clients import Wishes, json_or_text, results_message
+from apps.doors.cors import Cors
 from apps.doors.links import link_to, markdown_link
 from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
@@ -47,30 +48,16 @@ RESOURCE = "/agui"
 REASONS = {TaskState.INPUT_REQUIRED: "input_required", TaskState.AUTH_REQUIRED: "auth_required"}
 STATE: JSON = {"task": None, "session": "", "state": "working", "progress": None, "files": [], "question": None}
 LAST_EVENT_ID = re.compile(r"\d{1,18}", re.ASCII)
-CORS = {
-    "Access-Control-Allow-Methods": "POST, OPTIONS",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, Last-Event-ID",
-    "Access-Control-Max-Age": "600",
-    "Vary": "Origin",
-}
+CORS = Cors("POST, OPTIONS", "Authorization, Content-Type, Accept, Last-Event-ID")
 
 
 @csrf_exempt
 async def run_agent(request: HttpRequest, slug: str) -> HttpResponseBase:
     try:
-        response = await _preflight(request) if request.method == "OPTIONS" else await _run(request, slug)
+        response = CORS.preflight() if request.method == "OPTIONS" else await _run(request, slug)
     except Exception as error:
         response = _refusal(error)
-    origin = request.headers.get("Origin", "")
-    if origin in settings.AGUI_ORIGINS:
-        response["Access-Control-Allow-Origin"] = origin
-        response["Vary"] = "Origin"
-    return response
-
-
-async def _preflight(request: HttpRequest) -> HttpResponse:
-    """The answer to a browser that asks whether a page of another origin may call."""
-    return HttpResponse(status=204, headers=CORS)
+    return CORS.allow(request, response, settings.AGUI_ORIGINS)
 
 
 def _refusal(error: Exception) -> HttpResponse:
@@ -102,10 +89,10 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
                 trace = request.headers.get("traceparent", "")
                 sent = await send(principal, agent, message, finds_question=True, traceparent=trace)
             left = sent.task if settings.AGUI_CANCEL_ON_LEAVE else None
-            pieces = turns.stopping(turns.follow(sent), principal, agent, left)
+            pieces = turns.stopping(turns.at_once(turns.follow(sent)), principal, agent, left)
         run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
         check = recheck(request, slug, WRITE)
-        frames = http.checked_frames(_at_once(pieces), run.frames, run.error, check)
+        frames = http.checked_frames(pieces, run.frames, run.error, check)
         return wire.EventStream(frames, stack.pop_all().close, {"Warning": warning} if warning else {})
 
 
@@ -261,16 +248,6 @@ def _cancel(principal: Principal, agent: Agent, task_id: str) -> Sent:
 
 async def _canceled() -> AsyncGenerator[list[tuple[int, Piece]]]:
     yield [(0, End(TaskState.CANCELED))]
-
-
-async def _at_once(
-    pieces: AsyncGenerator[list[tuple[int, Piece]]],
-) -> AsyncGenerator[list[tuple[int, Piece]]]:
-    """The pieces after an empty batch, so that a run begins before its agent says something."""
-    yield []
-    async with aclosing(pieces):
-        async for batch in pieces:
-            yield batch
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -13,11 +12,11 @@ from apps.a2a.protojson import Integer, Number, ProtoMessage, RequiredLine, Stru
 from apps.a2a.requests import checked_message
 from apps.agents.models import Agent
 from apps.doors.clients import Wishes
+from apps.doors.parts import linked_part
 from apps.optional.openai import wishes
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
-DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(;[\w.=+-]+)*?;base64,(?P<content>.*)", re.DOTALL)
 AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 MAX_MESSAGES = 1000
 SESSION = "session"  # the key of `metadata` that names a conversation
@@ -273,24 +272,13 @@ def _parts(content: Content) -> Iterator[JSON]:
                 yield {"text": content.refusal}
         case "image_url" | "input_image":
             image = content.image_url
-            yield _linked(image.get("url") if isinstance(image, dict) else image, "image_url")
+            yield linked_part(image.get("url") if isinstance(image, dict) else image, "image_url")
         case "file" | "input_file":
             yield _file(content.file or content.model_dump())
         case "input_audio":
             yield _audio(content.input_audio or {})
         case _:
             raise InvalidParams(f"Content of the type {content.type[:40]} is not taken.", "content.type")
-
-
-def _linked(url: Any, field: str, filename: str = "") -> JSON:
-    """A part of a data URL or of a web address."""
-    if not isinstance(url, str) or not url:
-        raise InvalidParams("Must be a data URL or a web address. Files by file_id are not kept here.", field)
-    name = {"filename": filename} if filename else {}
-    if found := DATA_URL.fullmatch(url):
-        media_type = {"mediaType": found["type"]} if found["type"] else {}
-        return {"raw": found["content"], **media_type, **name}
-    return {"url": url, **name}
 
 
 def _file(file: JSON) -> JSON:
@@ -300,7 +288,7 @@ def _file(file: JSON) -> JSON:
         raise InvalidParams("Must be a string.", "filename")
     if isinstance(file.get("file_data"), str) and data and not data.startswith("data:"):
         return {"raw": data, **({"filename": name} if name else {})}
-    return _linked(data, "file_data", name)
+    return linked_part(data, "file_data", name)
 
 
 def _audio(audio: JSON) -> JSON:

@@ -49,7 +49,7 @@ MAX_LINE_BYTES = 16 * 1024  # of the URL, and of each header
 BODY_SECONDS = 30.0  # without a byte of a body, and for a body besides its bytes' time
 BODY_BYTES_A_SECOND = 1_000  # slower bodies are refused
 ASYNC_PATH = re.compile(
-    r"/(a2a|v1|mcp|agui|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
+    r"/(a2a|v1|mcp|agui|langgraph|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
 )
 """Addresses of async views; others are pages, which Django's own handler serves."""
 SOCKET_MESSAGES, SOCKET_MESSAGES_A_SECOND = 200.0, 20.0  # that a WebSocket may send at once, and in the long run

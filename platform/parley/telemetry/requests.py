@@ -41,6 +41,7 @@ EDGES = {
     "v1": "openai",
     "mcp": "mcp",
     "agui": "agui",
+    "langgraph": "langgraph",
     "hooks": "hooks",
     "admin": "admin",
     "gateway": "remote",

@@ -1,0 +1,5 @@
+from parley.registry import ParleyApp
+
+
+class LangGraphConfig(ParleyApp):
+    verbose_name = "LangGraph's API"
