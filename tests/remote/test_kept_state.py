@@ -184,7 +184,8 @@ class Baker(SkillHandler):
         return f"Bread: {task.message.text}."
 
     def work(self, name):
-        RAN.write_text(RAN.read_text() + name + " ")
+        with RAN.open("a") as file:
+            file.write(name + " ")
         if RAN.read_text() == "knead bake ":
             os.kill(os.getpid(), 9)
 """
