@@ -37,6 +37,7 @@ KEEPER = "import sys; sys.path.append(sys.argv.pop(1)); from apps.deployments.ke
 """A program. Of what is installed it finds only Python's own modules and Parley's."""
 OUTSIDE = re.compile(r"CACHE|INSTALL_DIR|TOOL_DIR", re.I)
 """Variables of installers that name folders to write: an agent's are in its home."""
+MOST_PLACES = 5  # of one agent on a machine
 NOTICE_SECONDS = 5.0  # until the keeper has said that a process ended
 USED_SECONDS = 60.0  # between notices that agents are in use
 
@@ -79,6 +80,13 @@ class Place:
             with suppress(OSError):
                 text += (self.home / name).read_bytes()
         return text[-most:].decode(errors="replace")
+
+
+def prune(slug: str) -> None:
+    """Delete the oldest environments of an agent on this machine; if one is called again, it is made again."""
+    places = sorted(agents_folder().glob(f"{slug[:40]}-{'[0-9a-f]' * 12}"), key=lambda one: one.stat().st_mtime)
+    for old in places[:-MOST_PLACES]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 async def socket_of(agent: Agent) -> str:

@@ -105,6 +105,7 @@ def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
     try:
         agent = _register(found, say)
         ending: Json = {"state": State.DONE, "agent": agent}
+        processes.prune(found.slug)
     except (HandlerError, RemoteError, OutboundError) as error:
         ending = {"problem": str(error)}
     except ValidationError as error:

@@ -1,6 +1,7 @@
 """A folder becomes an agent that answers, and its newest version."""
 
 import io
+import os
 import zipfile
 
 import pytest
@@ -9,7 +10,7 @@ from django.urls import reverse
 
 from apps.agents.models import Agent
 from apps.agents.registration import revert
-from apps.deployments import folders, registering
+from apps.deployments import folders, processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.models import RemoteAgent
 from apps.remote.probes import inspect_agent
@@ -94,3 +95,13 @@ def test_operator_uploads_a_folder(admin_client, tmp_path):
     registering.deploy(begun.pk)
     shown = admin_client.get(reverse("admin:deployments_deployment_change", args=[begun.pk])).content.decode()
     assert "Loud bird" in shown
+
+
+def test_oldest_environments_go(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    made = [processes.Place(slug, f"{number:012x}") for slug in ("bird", "bird-two") for number in range(6)]
+    for number, place in enumerate(made):
+        place.home.mkdir(parents=True)
+        os.utime(place.home, (number, number))
+    processes.prune("bird")
+    assert [place for place in made if not place.home.exists()] == made[:1]
