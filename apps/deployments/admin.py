@@ -73,14 +73,14 @@ class DeploymentAdmin(ReadOnlyAdmin):
 
 
 class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
-    value = forms.CharField(widget=UnfoldAdminPasswordWidget, help_text="It is never shown again.")
+    secret = forms.CharField(label="Value", widget=UnfoldAdminPasswordWidget, help_text="It is never shown again.")
 
     class Meta:
         model = AgentSecret
         fields = ("agent", "name")
 
     def save(self, commit: bool = True) -> Any:
-        self.instance.value = self.cleaned_data["value"]
+        self.instance.value = self.cleaned_data["secret"]
         return super().save(commit)
 
 
@@ -89,7 +89,7 @@ class AgentSecretAdmin(LoggedAdmin):
     menu = MenuItem("Credentials", 5, "lock", "Of agents' processes")
     form = SecretForm
     autocomplete_fields = ("agent",)
-    fields = ("agent", "name", "value")
+    fields = ("agent", "name", "secret")
     list_display = ("name", "agent", "updated_at")
     list_select_related = ("agent",)
 

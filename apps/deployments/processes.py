@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -175,7 +174,7 @@ def _hidden() -> Iterator[Path]:
 
 def agents_folder() -> Path:
     """Of this machine or container: several may share DATA_DIR, and each has its keeper and environments."""
-    host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().lower())[:24]
+    host = re.sub(r"[^a-z0-9-]+", "-", os.uname().nodename.lower())[:24]
     return Path(settings.DATA_DIR).resolve() / "agents" / host
 
 

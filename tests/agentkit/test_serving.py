@@ -292,7 +292,7 @@ def test_new_agent_passes_its_own_test(tmp_path):
     [
         (["new", "1st"], "begin it with a letter"),
         (["new", "."], "name a new folder"),
-        (["serve", "."], "either by handler: module:Name, or by command"),
+        (["serve", "."], "one of handler: module:Name, command"),
         (["serve", "nowhere"], "has no agent.yaml"),
         (["serve", "no_module:Name"], "cannot be imported"),
         (["serve", "--host", "0.0.0.0", "."], "set a token"),

@@ -105,3 +105,11 @@ def test_oldest_environments_go(settings, tmp_path):
         os.utime(place.home, (number, number))
     processes.prune("bird")
     assert [place for place in made if not place.home.exists()] == made[:1]
+
+
+def test_operator_gives_a_secret_unseen(admin_client, echo):
+    secret = {"agent": echo.pk, "name": "OPENAI_API_KEY", "secret": "canary"}
+    assert admin_client.post(reverse("admin:deployments_agentsecret_add"), secret).status_code == 302
+    given = AgentSecret.objects.get()
+    assert given.value == "canary"
+    assert b"canary" not in admin_client.get(reverse("admin:deployments_agentsecret_change", args=[given.pk])).content
