@@ -40,8 +40,6 @@ class Tier:
         budget: seconds on two cores.
         paths: folders; with `declared` only files that have this marker.
         spare: how many more processes than cores, where tests wait a fifth of their time.
-        waiting_first: files that may start a Parley come first, because they take longest. Otherwise those with most
-            tests do.
         environment: variables; the caller's services win.
     """
 
@@ -51,23 +49,19 @@ class Tier:
     declared: str = ""
     ignored: tuple[str, ...] = ()
     spare: int = 0
-    waiting_first: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
     def files(self) -> list[str]:
         """For pytest. Skipping files without the marker, or all of another tier, saves their import in each process."""
         files = sorted(file for path in self.paths for file in (ROOT / path).rglob("test_*.py"))
         names = {str(file.relative_to(ROOT)): file.read_text() for file in files}
-        chosen = [name for name, text in names.items() if self._has_some_of(text) and not name.startswith(self.ignored)]
-        return sorted(chosen, key=lambda name: not (self.waiting_first and re.search(STARTING, names[name])))
+        return [name for name, text in names.items() if self._has_some_of(text) and not name.startswith(self.ignored)]
 
     def _has_some_of(self, text: str) -> bool:
         of_others = [mark for words, mark in OF_WHOLE_FILES.items() if words in self.marks]
         return self.declared in text and not any(re.search(f"^pytestmark = .*{one}", text, re.M) for one in of_others)
 
 
-STARTING = r"only=True|stack\.(running|prepared)\("
-"""How a file shows that it may start a Parley."""
 OF_WHOLE_FILES = {"not slow": r"mark\.slow", "not services(only=True)": "only=True"}
 """How a file says in one line that a tier has none of its tests."""
 TIERS = {
@@ -75,8 +69,7 @@ TIERS = {
         "not browser and not slow and not services(only=True)", 360, ignored=("tests/browser", "tests/docs"), spare=2
     ),
     "services": Tier(
-        "services and not slow and not browser", 420, declared="mark.services", spare=3, waiting_first=True,
-        environment=SERVICES,
+        "services and not slow and not browser", 420, declared="mark.services", spare=3, environment=SERVICES
     ),
     "browser": Tier("not slow", 300, ("tests/browser",), spare=2),
     "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
@@ -117,7 +110,6 @@ def main(name: str, *given: str) -> int:
     workers = (os.process_cpu_count() or 1) + tier.spare
     command = [sys.executable, "-m", "pytest", "-m", tier.marks, "--dist", "loadfile", "-n", str(workers)]
     command += [f"--ignore={path}" for path in tier.ignored] if not chosen else []
-    command += ["--no-loadscope-reorder"] if tier.waiting_first else []
     command += [*given] if chosen else [*tier.files(), *SLOWEST, *given]
     environment = {**tier.environment, **os.environ}
     if name == "redis-broker":
