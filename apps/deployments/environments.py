@@ -55,6 +55,7 @@ def plan(code: Path, home: Path, kit: Path, secrets: dict[str, str], socket: Pat
     limits = {"memory": described.memory, "start": described.start_seconds}
     named = {name: value for name, value in secrets.items() if name in described.secrets}
     installing = {name: value for name, value in os.environ.items() if OF_INSTALLERS.match(name)}
+    installing["UV_NO_CONFIG"] = "1"  # which uv looks for in all folders above: DATA_DIR may be in Parley's checkout
     return {
         "setup_environment": installing,
         "folder": str(code), "home": str(home), "setup": setup, "run": run, "environment": {**named, **environment},
@@ -66,7 +67,7 @@ def _python_setup(code: Path, env: Path, *, serves_itself: bool) -> list[list[st
     """Commands that make a virtual environment and install what the folder asks for. Raises HandlerError."""
     python, uv = str(env / "bin" / "python"), _uv()
     wanted: list[str] = [] if serves_itself else [*KIT_NEEDS]
-    make = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(env)] if uv else []
+    make = [uv, "venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, str(env)] if uv else []
     install = (
         [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "--quiet"]
     )

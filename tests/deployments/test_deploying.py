@@ -113,3 +113,10 @@ def test_operator_gives_a_secret_unseen(admin_client, echo):
     given = AgentSecret.objects.get()
     assert given.value == "canary"
     assert b"canary" not in admin_client.get(reverse("admin:deployments_agentsecret_change", args=[given.pk])).content
+
+
+def test_projects_above_the_data_folder_do_not_matter(settings, tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[tool.uv]\nrequired-version = '<0'\n")
+    settings.DATA_DIR = tmp_path / "var"
+    at = folder.write(tmp_path / "one")
+    assert deploy(at).state == Deployment.State.DONE, Deployment.objects.get().problem
