@@ -158,7 +158,7 @@ def _wanted(place: Place) -> Json:
 
 def _readable(kit: Path) -> Iterator[Path]:
     yield from (kit, Path(agentkit.__file__).parent.resolve(), Path(sys.prefix, "pyvenv.cfg"))
-    yield Path(keeper.__file__).parents[2] / "pyproject.toml"
+    yield Path(keeper.__file__).parents[2] / "pyproject.toml"  # where uv looks for a workspace
 
 
 def _programs(wanted: Json) -> Iterator[Path]:
