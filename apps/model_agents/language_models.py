@@ -25,6 +25,8 @@ from parley.registry import added
 from parley.telemetry import tracing
 
 if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
     from agentkit.llm.endpoints import EndpointModel
 
 log = logging.getLogger("parley.engine")
@@ -105,17 +107,28 @@ def endpoint_model(endpoint: Endpoint, model: str) -> EndpointModel:
     """Import `agentkit.llm.endpoints` in a thread before."""
     from agentkit.llm.endpoints import openai_model
 
-    # LLM_BASE_URL may be private. For a connection there are allowances, which operators see and take back.
-    also = [] if endpoint.slug else targets.allowed_hosts(endpoint.base_url)
-    client = transports.client(outbound.exchange(LIMITS, also=also))
-    made = openai_model(model, endpoint.base_url, endpoint.api_key, seconds=settings.LLM_SECONDS, http_client=client)
+    made = openai_model(model, endpoint.base_url, endpoint.api_key, **_transport(endpoint))
     if prices := endpoint.prices.get(model):
         made.prices = (prices.input, prices.output)
-    made.check = _check_obstacles
+    made.check = check_obstacles
     return made
 
 
-async def _check_obstacles(cost: float, tokens: int) -> None:
+def endpoint_client(endpoint: Endpoint) -> AsyncOpenAI:
+    """Close it with `async with`. Import `agentkit.llm.endpoints` in a thread before."""
+    from agentkit.llm.endpoints import openai_client
+
+    return openai_client(endpoint.base_url, endpoint.api_key, **_transport(endpoint))
+
+
+def _transport(endpoint: Endpoint) -> dict[str, Any]:
+    # LLM_BASE_URL may be private. For a connection there are allowances, which operators see and take back.
+    also = [] if endpoint.slug else targets.allowed_hosts(endpoint.base_url)
+    client = transports.client(outbound.exchange(LIMITS, also=also))
+    return {"seconds": settings.LLM_SECONDS, "http_client": client}
+
+
+async def check_obstacles(cost: float, tokens: int) -> None:
     """Raises AgentFailure if the model must not be called now."""
     for check in added["model_obstacles"]:
         await check(cost, tokens)

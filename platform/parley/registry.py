@@ -47,6 +47,8 @@ class ParleyApp(AppConfig):
     account_erasers: Paths = ()  # before a person's rows are deleted: `accounts.people.erasure.Person`; raises Refusal
     account_remains: Paths = ()  # what stays of an erased person: the person; yields `accounts.people.erasure.Remains`
     after_account_erased: Paths = ()  # after the commit
+    composer_tools: Paths = ()  # beside the field for messages; a SafeString. `data-module` is loaded when it is used
+    message_acts: Paths = ()  # in the menu of answers: an `<option>` as SafeString (see `actions.js`)
     storage_meters: Paths = ()  # when the dashboard's storage is measured; returns name, bytes and number
 
     # A function of one app; without it, what needs it raises LeftOut

@@ -126,6 +126,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.optional.mcp",
     "apps.optional.agui",
     "apps.optional.langgraph",
+    "apps.optional.voice",
     "apps.web",
     "apps.operators",
     "apps.optional.backup",
@@ -218,6 +219,11 @@ CURRENCY = env.str("CURRENCY", default="USD")  # of prices and costs, as people 
 EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # ranks agents; empty: by words
 EMBEDDING_SECONDS = 5.0  # timeout
 MODEL_TITLES = env.bool("MODEL_TITLES", default=True)  # let the default model name sessions
+TRANSCRIPTION_MODEL = env.str(
+    "TRANSCRIPTION_MODEL", default=""
+)  # writes down what is said; empty: the first that is known
+SPEECH_MODEL = env.str("SPEECH_MODEL", default="")  # reads aloud; "off": none
+SPEECH_VOICE = env.str("SPEECH_VOICE", default="alloy")
 LLM_SECONDS = 120.0  # without data, before a call times out
 MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines of tool servers
 MCP_APPS_ALLOW = env.list("MCP_APPS_ALLOW", default=["*"])  # tool servers whose pages are shown

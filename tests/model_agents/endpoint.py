@@ -153,6 +153,7 @@ def hangs(*pieces: str) -> Reply:
     return reply
 
 
+TARGETS = {f"POST /v1/{path} HTTP/1.1" for path in ("chat/completions", "audio/transcriptions", "audio/speech")}
 MARKS = re.compile(r"<outside [0-9a-f]{16}> [^\n]*\n(.*?)\n</outside [0-9a-f]{16}>", re.DOTALL)
 
 
@@ -188,8 +189,10 @@ class Endpoint:
                 if target == "GET /v1/models HTTP/1.1":
                     await self._list(Asking(self, headers, {}, reader, writer))
                     continue
-                assert target == "POST /v1/chat/completions HTTP/1.1", target
-                body = json.loads(await reader.readexactly(int(headers["content-length"])))
+                assert target in TARGETS, target
+                content = await reader.readexactly(int(headers["content-length"]))
+                is_json = headers["content-type"] == "application/json"
+                body = json.loads(content) if is_json else {"form": content}
                 self.requests.append(body)
                 self.headers.append(headers)
                 usual = self.usual or refuses(400, "The test has no further reply.")

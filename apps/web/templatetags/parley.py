@@ -9,7 +9,7 @@ from typing import Any
 from django import template
 from django.templatetags.static import static
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
@@ -22,6 +22,7 @@ from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context
 from parley.faces.cells import money
+from parley.registry import added
 
 AGENT_KINDS = {
     Agent.Kind.HOSTED: "Hosted here",
@@ -67,6 +68,12 @@ HEALTH_SIGNS = {
 def icon(name: str) -> SafeString:
     """An icon of the sprite `static/icons.svg`, as decoration: it needs a label beside it."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
+
+
+@register.simple_tag
+def added_parts(name: str) -> SafeString:
+    """What apps add at a place of all pages, by its name in `parley.registry`."""
+    return format_html_join("", "{}", ((part(),) for part in added[name]))
 
 
 @register.filter

@@ -124,24 +124,31 @@ class EndpointModel(OpenAIChatModel):
         return None
 
 
-def openai_model(
-    name: str, base_url: str = "", api_key: str = "", *, seconds: float = 120.0, http_client: Any = None
-) -> EndpointModel:
-    """The model `name` at `base_url`, by default OpenAI's.
+def openai_client(
+    base_url: str = "", api_key: str = "", *, seconds: float = 120.0, http_client: Any = None
+) -> AsyncOpenAI:
+    """The client of an endpoint, by default OpenAI's.
 
     A temporarily refused request is repeated, after `Retry-After` (at most two minutes).
 
     Args:
         seconds: how long the endpoint may stay silent.
-        http_client: an `httpx2.AsyncClient` for all requests; by default the library's own.
+        http_client: an `httpx2.AsyncClient` for all requests, closed with the client; by default the library's own.
     """
-    client = AsyncOpenAI(
+    return AsyncOpenAI(
         base_url=base_url or OPENAI,
         api_key=api_key or "none",
         timeout=Timeout(seconds, connect=CONNECT_SECONDS),
         max_retries=RETRIES,
         http_client=http_client,
     )
+
+
+def openai_model(
+    name: str, base_url: str = "", api_key: str = "", *, seconds: float = 120.0, http_client: Any = None
+) -> EndpointModel:
+    """The model `name` at `base_url`, by default OpenAI's. The other arguments are those of `openai_client`."""
+    client = openai_client(base_url, api_key, seconds=seconds, http_client=http_client)
     is_openai = not base_url or base_url.rstrip("/") == OPENAI
     provider = (
         OpenAIProvider(openai_client=client) if is_openai else OpenAICompatibleProvider("llm", openai_client=client)

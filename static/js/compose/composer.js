@@ -32,6 +32,10 @@ export class Composer {
     words.addEventListener("input", () => words.value.includes("@") && this.completeMentions());
     words.addEventListener("keydown", (event) => this.pressed(event));
     words.addEventListener("paste", ({ clipboardData: { files, types } }) => this.attach(files, types));
+    for (const tool of form.querySelectorAll("[data-module]")) {
+      const load = (event) => import(tool.dataset.module).then(({ start }) => start(tool, this, event), () => this.complain(LOST));
+      tool.addEventListener("click", load, { once: true });
+    }
     const chooser = form.querySelector("#files");
     const take = () => {
       this.attach(chooser.files);

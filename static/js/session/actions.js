@@ -50,12 +50,22 @@ function entries(page, item) {
     item.used && { name: item.used },
     isAnswer && { name: "Try again with…", sign: "again", run: () => againWith(page, item) },
     isAnswer && { name: "Fork from here", sign: "branch", run: () => forked(page, { at: item.index }) },
+    ...addedActs(page, item, isAnswer),
     item.taskId && { name: "Reply to this", sign: "refer", run: () => refer(page, item) },
     item.text && { name: "Copy as Markdown", sign: "copy", run: () => copyText(item.text) },
     item.textAt && { name: "Copy as Markdown", sign: "copy", run: () => copyFrom(item.textAt) },
     { name: "Copy link", sign: "link", run: () => copyText(address, "Link copied, for who can see this session.") },
     item.taskId && { name: "Show details", sign: "sessions", href: `/tasks/${item.taskId}` },
   ].filter(Boolean);
+}
+
+/** What apps add: options with the address of a module, which has the function `act`. */
+function addedActs(page, item, isAnswer) {
+  const options = isAnswer ? [...document.querySelectorAll("#message-acts option")] : [];
+  return options.map((option) => {
+    const run = async () => (await import(option.dataset.module)).act(page, item, option);
+    return { name: option.label, sign: option.dataset.sign, run };
+  });
 }
 
 function choice(menu, { name, sign, run, href }) {
