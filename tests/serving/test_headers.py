@@ -16,7 +16,7 @@ ALWAYS = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": ", ".join(f"{name}=()" for name in PERMISSIONS),
+    "Permissions-Policy": PERMISSIONS,
 }
 
 

@@ -60,7 +60,9 @@ POLICY_VIOLATION = 1008  # RFC 6455 §7.4.1
 BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
-PERMISSIONS = ("camera", "display-capture", "geolocation", "hid", "microphone", "midi", "payment", "serial", "usb")
+FORBIDDEN = ("camera", "display-capture", "geolocation", "hid", "midi", "payment", "serial", "usb")
+PERMISSIONS = ", ".join((*(f"{name}=()" for name in FORBIDDEN), "microphone=(self)"))
+"""What browsers give to pages: the microphone for dictation, which people must allow, and nothing else."""
 
 
 class RequestGuard:
@@ -84,7 +86,7 @@ class RequestGuard:
             (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
             (b"cross-origin-opener-policy", b"same-origin"),
             (b"cross-origin-resource-policy", b"same-origin"),
-            (b"permissions-policy", ", ".join(f"{name}=()" for name in PERMISSIONS).encode()),
+            (b"permissions-policy", PERMISSIONS.encode()),
         ]
         if settings.SECURE_HSTS_SECONDS:
             subdomains = "; includeSubDomains" if settings.SECURE_HSTS_INCLUDE_SUBDOMAINS else ""

@@ -15,7 +15,7 @@ const PROBLEMS = {
   network: "The browser's dictation needs a connection.",
 };
 
-/** `button.dataset.listens`: the connected model can. `pressed`: the event that loaded this module. */
+/** `data-listens`: the connected model can. `pressed`: the event that loaded this module. */
 export function start(button, composer, pressed) {
   const dictation = new Dictation(button, composer);
   const press = (event) => {
@@ -30,7 +30,7 @@ export function start(button, composer, pressed) {
   button.addEventListener("keyup", ({ key }) => key === " " && dictation.release());
   button.addEventListener("click", (event) => event.detail === 0 && event.isTrusted && dictation.toggle()); // Enter, or a screen reader
   composer.form.addEventListener("submit", () => dictation.end(), { capture: true });
-  composer.words.addEventListener("keydown", ({ key }) => key === "Escape" && dictation.end());
+  composer.form.addEventListener("keydown", ({ key }) => key === "Escape" && dictation.end());
   if (pressed) dictation.toggle();
 }
 
@@ -59,7 +59,7 @@ class Dictation {
 
   async begin() {
     const { button, composer } = this;
-    const Way = button.dataset.listens ? Recorded : Recognized;
+    const Way = "listens" in button.dataset ? Recorded : Recognized;
     const by = new Way((words) => this.insert(words));
     this.by = by;
     this.show("is-on", "Listening. Press again to end.");

@@ -11,7 +11,7 @@ let reading = null; // {item, end}
 
 export const isReading = (item) => reading?.item.key === item.key;
 
-/** What a message's menu calls: read it, or stop. `dataset.speaks`: the connected model can. */
+/** What a message's menu calls: read it, or stop. `data-speaks`: the connected model can. */
 export async function act(page, item, { dataset }) {
   const wasRead = isReading(item);
   reading?.end();
@@ -20,10 +20,10 @@ export async function act(page, item, { dataset }) {
   const mine = { item, end: () => cut.abort() };
   reading = mine;
   addEventListener("pagehide", mine.end, { once: true });
-  const [close] = [toast("Reading aloud.", { name: "Stop", run: mine.end, stays: 2 ** 31 - 1 })];
+  const close = toast("Reading aloud.", { name: "Stop", run: mine.end, stays: 2 ** 31 - 1 });
   try {
     const pieces = inPieces(shownText(page.element(item)) || item.text);
-    await (dataset.speaks ? byModel : byBrowser)(pieces, cut.signal);
+    await ("speaks" in dataset ? byModel : byBrowser)(pieces, cut.signal);
   } catch (problem) {
     if (!cut.signal.aborted) toast(problem.message);
   } finally {
