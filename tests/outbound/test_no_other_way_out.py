@@ -44,6 +44,8 @@ REASONS = {
     ("apps/operators/doctor/connections.py", "smtplib"): "the operators' mail server",
     ("platform/agentkit/adapters/http_endpoint.py", "httpx2"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,
+    ("apps/model_agents/language_models.py", "openai"): BY_THE_HOST,
+    ("apps/optional/voice/endpoints.py", "openai"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "pydantic_ai.models.openai"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "pydantic_ai.providers"): BY_THE_HOST,
     ("platform/agentkit/llm/mcp_servers.py", "fastmcp"): BY_THE_HOST,

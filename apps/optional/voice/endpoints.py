@@ -41,12 +41,8 @@ EXTENSIONS = {
 """Of recordings, by media type. Endpoints read the type from the file's name."""
 
 
-class VoiceNotOffered(NotAccepting):
-    """No connected model does this. Use the browser's own speech, or ask an operator to connect such a model."""
-
-
-class VoiceFailed(NotAccepting):
-    """The model for speech did not answer. Try again, or use the browser's own speech."""
+NOT_OFFERED = "No connected model does this. Use the browser's own speech, or ask an operator to connect such a model."
+FAILED = "The model for speech did not answer. Try again, or use the browser's own speech."
 
 
 def listener() -> str:
@@ -72,7 +68,7 @@ async def transcribe(principal: Principal, recording: bytes, media_type: str, la
         media_type: one of `EXTENSIONS`.
         language: what is spoken, as a code of ISO 639-1; "" lets the model find out.
 
-    Raises VoiceNotOffered, VoiceFailed.
+    Raises NotAccepting.
     """
     async with _opened(principal, listener()) as (client, choice):
         file = (f"recording.{EXTENSIONS[media_type]}", recording, media_type)
@@ -82,7 +78,7 @@ async def transcribe(principal: Principal, recording: bytes, media_type: str, la
 
 
 async def speak(principal: Principal, text: str, voice: str = "") -> bytes:
-    """The text as MP3. `voice` is one of the endpoint's. Raises VoiceNotOffered, VoiceFailed."""
+    """The text as MP3. `voice` is one of the endpoint's. Raises NotAccepting."""
     async with _opened(principal, speaker()) as (client, choice):
         answer = await client.audio.speech.create(
             model=choice.model, voice=voice or settings.SPEECH_VOICE, input=text, response_format="mp3"
@@ -92,9 +88,9 @@ async def speak(principal: Principal, text: str, voice: str = "") -> bytes:
 
 @asynccontextmanager
 async def _opened(principal: Principal, name: str) -> AsyncIterator[tuple[AsyncOpenAI, Choice]]:
-    """The endpoint's client. Its errors are raised as VoiceFailed, and those of budgets with their sentence."""
+    """The endpoint's client. Errors inside are raised as NotAccepting."""
     if not name:
-        raise VoiceNotOffered
+        raise NotAccepting(NOT_OFFERED)
     await import_in_thread("agentkit.llm.endpoints")
     import openai
 
@@ -105,6 +101,6 @@ async def _opened(principal: Principal, name: str) -> AsyncIterator[tuple[AsyncO
         async with endpoint_client(choice.endpoint) as client:
             yield client, choice
     except AgentFailure as failure:
-        raise VoiceFailed(str(failure)) from None
+        raise NotAccepting(str(failure)) from None
     except openai.OpenAIError as error:
-        raise VoiceFailed from error
+        raise NotAccepting(FAILED) from error
