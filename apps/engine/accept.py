@@ -371,7 +371,7 @@ def message_payload(
         }
         if parent is not None:
             opening["parentTask"] = parent
-        payload["opens"] = log.opening(opening)
+        payload["opens"] = log.opening(opening, agent)
     else:
         if _takes_title(log.context) and (title := title_of(message)):
             payload["title"] = title

@@ -128,10 +128,21 @@ def _check_base(plan: Agent, base: int) -> None:
 
 @transaction.atomic
 def update_plan(
-    agent: Agent, definition: PlanDefinition, *, author: User | None = None, note: str = "", **policies: Any
+    agent: Agent,
+    definition: PlanDefinition,
+    *,
+    author: User | None = None,
+    note: str = "",
+    as_candidate: bool = False,
+    **policies: Any,
 ) -> AgentVersion:
-    """Apply the definition to the plan, as a new version if it differs. Raises ValidationError."""
+    """Apply the definition to the plan, as a new version if it differs. Raises ValidationError.
+
+    `as_candidate`: only save a version, which a rollout can try. The plan stays as it is.
+    """
     validate(definition, agent.slug, author.principal if author else None)
+    if as_candidate:
+        return versions.propose_version(agent, definition.content, author=author, note=note)
     capabilities = {**agent.capabilities, "streaming": True}
     kept = {"capabilities": capabilities, "retry_safe": True, "health": Agent.Health.OK, "ailment": ""}
     set_fields(agent, {**kept, **policies, **definition.agent_fields})
