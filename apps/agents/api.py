@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from apps.agents import cards
 from apps.agents.models import MAX_CATEGORY_LENGTH, Agent
 from apps.agents.negotiation import Assessment
+from apps.agents.rollouts import api as rollouts
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Listing, Query, Shape, page_of
 from apps.api.framework.views import Endpoint
@@ -254,5 +255,6 @@ def _found_json(found: list[ranking.FoundAgent]) -> list[JSON]:
 urlpatterns = [
     path("agents", Agents.as_view(), name="agents"),
     path("agents/search", AgentSearch.as_view(), name="agent-search"),
+    *rollouts.urlpatterns,
     path("agents/<str:slug>", OneAgent.as_view(), name="agent"),
 ]

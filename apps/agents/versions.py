@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 import rfc8785
-from django.db import transaction
+from django.db import models, transaction
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
@@ -150,6 +150,27 @@ def version_in_session(agent: Agent, begun: int | None) -> AgentVersion | None:
     if not is_kept and agent.rollout_id is not None:
         is_kept = version_at(candidate_of(agent.rollout_id)).number == begun
     return version_numbered(agent.pk, begun) if is_kept else current
+
+
+class Standing(models.TextChoices):
+    CURRENT = "current", "current"
+    CANDIDATE = "candidate", "candidate"
+    WITHDRAWN = "withdrawn", "withdrawn"
+    PROPOSED = "proposed", "not current yet"
+    EARLIER = "earlier", "earlier"
+
+
+def standing(version: AgentVersion) -> Standing:
+    """What a version is to its agent, whose current version and rollout should be loaded."""
+    agent = version.agent
+    if agent.current_version_id == version.pk:
+        return Standing.CURRENT
+    if agent.rollout is not None and agent.rollout.candidate_id == version.pk:
+        return Standing.CANDIDATE
+    if version.number in agent.withdrawn_versions:
+        return Standing.WITHDRAWN
+    current = agent.current_version
+    return Standing.PROPOSED if current is not None and current.number < version.number else Standing.EARLIER
 
 
 def withdraw(agent: Agent, number: int | None = None, *, but: int | None = None) -> None:

@@ -15,10 +15,21 @@ from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import versions
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentNotFound, AgentVersion
 from apps.agents.registration import Unusable, apply_version, check_release, error_text
 from apps.agents.rollouts.models import Rollout
 from parley.db.sql import write_transaction
+
+
+def find_agent(principal: Principal, slug: str) -> Agent:
+    """The agent, with its rollout, for who may see its versions. Raises AgentNotFound."""
+    found = Agent.objects.with_versions_for(principal).filter(slug=slug)
+    agent = found.select_related("current_version", "rollout__candidate", "rollout__started_by").first()
+    if agent is None:
+        raise AgentNotFound
+    if agent.rollout is not None:
+        agent.rollout.agent = agent.rollout.candidate.agent = agent
+    return agent
 
 
 class CannotTry(Refusal):
@@ -42,6 +53,21 @@ def save(principal: Principal, row: Rollout) -> Rollout:
             raise CannotTry("This rollout has ended. Begin another.")
         details = {"version": row.candidate.number, "percent": row.percent}
         audit.record(AuditAction.ROLLOUT_SET, actor=principal, object=agent, details=details)
+    return row
+
+
+def can_be_tried(version: AgentVersion) -> bool:
+    """Whether new sessions may try it now, or do. Its agent's rollout should be loaded."""
+    agent = version.agent
+    is_free = agent.rollout is None or agent.rollout.candidate_id == version.pk
+    return is_free and agent.current_version_id != version.pk and versions.run_side_by_side(agent)
+
+
+def rollout_of(version: AgentVersion, percent: int) -> Rollout:
+    """The rollout of the version that is under way, or a new one, with this percent; not saved."""
+    found = Rollout.objects.filter(candidate=version, outcome=Rollout.Outcome.UNDER_WAY).first()
+    row = found or Rollout()
+    row.candidate, row.percent = version, percent
     return row
 
 
