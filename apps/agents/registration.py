@@ -75,13 +75,14 @@ def define(
     `as_candidate`: only save a version, which a rollout can try. The agent stays as it is.
     """
     definitions.check_definition(definition, agent.slug)
-    if as_candidate:
-        return versions.propose_version(agent, definition.content, author=author, note=note)
     capabilities = {**agent.capabilities, "streaming": definition.streaming}
     before = agent.current_version.content if agent.current_version else {}
-    set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
+    if not as_candidate:
+        set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
     if definition.mcp_servers and not before.get("mcp_servers"):
         tool_policies.ask_before_mcp(agent, author)
+    if as_candidate:
+        return versions.propose_version(agent, definition.content, author=author, note=note)
     return versions.save_version(agent, definition.content, author=author, note=note)
 
 

@@ -56,6 +56,9 @@ class Deployment(Work):
         blank=True,
         help_text="Who may use it. Empty: as its agent.yaml says, or as it was.",
     )
+    as_candidate = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Is its version only for a rollout?"
+    )
     state = models.CharField(max_length=10, choices=State, default=State.WAITING, editable=False)
     progress = models.TextField(blank=True, editable=False, help_text="What was done, a line each.")
     problem = models.TextField(blank=True, editable=False, help_text="Why it failed. Empty if it did not.")

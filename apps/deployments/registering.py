@@ -72,15 +72,18 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
 
 
-def begin(slug: str, packed: Packed, *, access: str = "", author: User | None = None) -> Deployment:
+def begin(
+    slug: str, packed: Packed, *, access: str = "", author: User | None = None, as_candidate: bool = False
+) -> Deployment:
     """Store a folder that shall become the agent `slug`, or its newest version. A worker does it: see `deploy`.
 
+    `as_candidate`: the version of an agent that is there is not current yet: a rollout can try it.
     Raises ValidationError.
     """
     fields = {"archive": packed.archive, "size": len(packed.archive), "files": packed.files}
     with write_transaction():
         stored = Folder.objects.get_or_create(digest=packed.digest, defaults=fields)[0]
-        begun = Deployment(slug=slug, folder=stored, access=access, author=author)
+        begun = Deployment(slug=slug, folder=stored, access=access, author=author, as_candidate=as_candidate)
         begun.full_clean(exclude=["folder"])
         begun.save()
     return begun
@@ -133,6 +136,9 @@ def _register(found: Deployment, say: Say) -> Agent:
         raise HandlerError(f"A newer folder of {found.slug} took its place.")
     read = _described(card, described, found.slug)
     deployed = Deployed(read, CardSignature(SignatureStatus.UNSIGNED), found.folder_id)
+    if found.as_candidate and known is not None:
+        versions.propose_version(known, deployed.content, author=found.author)
+        return known
     access = found.access or (described.access if known is None else "")
     policies: dict[str, Any] = {"access": access} if access else {}
     return registration.save(found.slug, deployed, author=found.author, update=True, **policies)

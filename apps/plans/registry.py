@@ -93,8 +93,9 @@ def save_plan(
     base: int | None = None,
     note: str = "",
     access: str = "",
+    as_candidate: bool = False,
 ) -> Agent:
-    """Save a new plan of the author's, or a new version of one that they may change.
+    """Save a new plan of the author's, or a new version of one that they may change (see `update_plan`).
 
     `base` is the number of the version that they changed, if they say it. Raises InvalidFields by path, PlanChanged.
     """
@@ -107,7 +108,9 @@ def save_plan(
         with transaction.atomic():
             if plan is not None and base is not None:
                 _check_base(plan, base)
-            return register_plan(slug, definition, author=author, note=note, **({"access": access} if access else {}))
+            policies = {"access": access} if access else {}
+            as_candidate = as_candidate and plan is not None
+            return register_plan(slug, definition, author=author, note=note, as_candidate=as_candidate, **policies)
     except ValidationError as error:
         raise InvalidFields.of(error) from None
     except IntegrityError:  # somebody took the slug just now

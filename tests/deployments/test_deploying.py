@@ -8,21 +8,24 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import revert
+from apps.agents.rollouts.models import Rollout
+from apps.agents.rollouts.releasing import ROLLOUTS
 from apps.deployments import folders, processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.models import RemoteAgent
 from apps.remote.probes import inspect_agent
 from parley import db
+from tests import members
 from tests.deployments import folder
 from tests.remote.conversing import Talk, words
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def deploy(at, slug="loud-bird"):
-    begun = registering.begin(slug, folders.pack_folder(at))
+def deploy(at, slug="loud-bird", **options):
+    begun = registering.begin(slug, folders.pack_folder(at), **options)
     registering.deploy(begun.pk)
     begun.refresh_from_db()
     return begun
@@ -53,6 +56,22 @@ async def test_agent_of_folder_answers_as_its_newest_version(ada, tmp_path):
     assert await answer(ada, "hello") == "HELLO?"
     await db.run(lambda: revert(Agent.objects.get(slug="loud-bird").versions.get(number=1), None))
     assert await answer(ada, "hello") == "HELLO!"
+
+
+@pytest.mark.usefixtures("worker")
+async def test_candidate_of_folder_runs_beside_current_version(ada, tmp_path):
+    def roll_out():
+        operator = members.operator("eve@example.org", "change_agent", "view_agentversion")
+        candidate = AgentVersion.objects.select_related("agent").get(number=2)
+        ROLLOUTS.store(operator.principal, Rollout(candidate=candidate, percent=100))
+
+    agent = await db.run(lambda: deploy(folder.write(tmp_path / "one")).agent)
+    before = Talk(ada, await db.run(lambda: Agent.objects.select_related("current_version").get(pk=agent.pk)))
+    assert words(await before.ask("hello")) == "HELLO!"
+    await db.run(lambda: deploy(folder.write(tmp_path / "one", mark="?"), as_candidate=True))
+    await db.run(roll_out)
+    assert await answer(ada, "hello") == "HELLO?"
+    assert words(await before.ask("hello")) == "HELLO!"
 
 
 @pytest.mark.usefixtures("worker")
