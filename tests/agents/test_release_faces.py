@@ -90,7 +90,9 @@ def test_operator_rolls_out_in_admin(client, agent):
     operator = members.operator("eve@example.org", "change_agent", "view_agentversion", "view_rollout", "view_agent")
     client.force_login(operator)
     version = agent.versions.get(number=2)
-    client.post(reverse("admin:agents_agentversion_roll_out", args=[version.pk]), {"percent": "5", "_form_submitted": "True"})
+    client.post(
+        reverse("admin:agents_agentversion_roll_out", args=[version.pk]), {"percent": "5", "_form_submitted": "True"}
+    )
     rollout = Rollout.objects.get()
     assert (rollout.percent, rollout.started_by) == (5, operator)
     client.post(reverse("admin:agents_rollout_abandon", args=[rollout.pk]), {"_form_submitted": "True"})

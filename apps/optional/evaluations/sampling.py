@@ -51,7 +51,9 @@ def choose(sampling: Sampling) -> None:
     own = set(Result.objects.filter(task__in=[one[1] for one in found]).values_list("task", flat=True))
     Sample.objects.bulk_create(
         (
-            Sample(sampling=sampling, run=run, task=task, context=context, version=version, finished_at=at)
+            Sample(
+                sampling=sampling, run=run, task=task, context=context, version=version, finished_at=at, next_try_at=at
+            )
             for run, task, context, version, at in found
             if task not in own and run.int % 100 < sampling.percent
         ),
