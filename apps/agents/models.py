@@ -255,6 +255,7 @@ class Agent(models.Model):
         null=True,
         on_delete=models.SET_NULL,
         related_name="+",
+        db_index=False,
         editable=False,
         help_text="The rollout that is under way.",
     )

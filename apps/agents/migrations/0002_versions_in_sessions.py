@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='agent',
             name='rollout',
-            field=models.ForeignKey(editable=False, help_text='The rollout that is under way.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='agents.rollout'),
+            field=models.ForeignKey(db_index=False, editable=False, help_text='The rollout that is under way.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='agents.rollout'),
         ),
         migrations.AddConstraint(
             model_name='rollout',
