@@ -47,7 +47,7 @@ def save_version(agent: Agent, content: JSON, *, author: User | None = None, not
     if agent.kind in (Agent.Kind.MODEL, Agent.Kind.PLAN):  # other kinds set their own
         agent.version = f"1.{version.number - 1}.0"
     agent.save(update_fields=["current_version", "version", "updated_at"])
-    _record(AuditAction.AGENT_REGISTERED if newest is None else AuditAction.VERSION_PUBLISHED, version)
+    _record(AuditAction.AGENT_REGISTERED if newest is None else AuditAction.VERSION_PUBLISHED, version, author)
     return version
 
 
@@ -65,7 +65,7 @@ def propose_version(
     if newest is not None and newest.sha256 == content_digest(content):
         return newest
     version = _create(agent, newest, content, author, note)
-    _record(action, version)
+    _record(action, version, author)
     return version
 
 
@@ -82,10 +82,10 @@ def _create(agent: Agent, newest: AgentVersion | None, content: JSON, author: Us
     )
 
 
-def _record(action: AuditAction, version: AgentVersion) -> None:
-    """The author is the actor of whatever made the version, unless it has none."""
+def _record(action: AuditAction, version: AgentVersion, author: User | None) -> None:
+    """The author is the actor, unless there is none."""
     details = {"kind": version.agent.kind, "version": version.number, "sha256": version.sha256, "note": version.note}
-    audit.record(action, actor=version.author, object=version.agent, details=details)
+    audit.record(action, actor=author, object=version.agent, details=details)
 
 
 def content_digest(content: JSON) -> str:

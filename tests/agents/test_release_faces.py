@@ -97,3 +97,6 @@ def test_operator_rolls_out_in_admin(client, agent):
     assert (rollout.percent, rollout.started_by) == (5, operator)
     client.post(reverse("admin:agents_rollout_abandon", args=[rollout.pk]), {"_form_submitted": "True"})
     assert Agent.objects.get().withdrawn_versions == [2]
+    for act, rule in (("keep_versions", "kept"), ("use_newest", "newest")):
+        client.post(reverse(f"admin:agents_agent_{act}", args=[agent.pk]), {"_form_submitted": "True"})
+        assert Agent.objects.get().session_versions == rule

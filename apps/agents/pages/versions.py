@@ -70,7 +70,7 @@ def _page(request: HttpRequest, agent: Agent, **more: Any) -> HttpResponse:
     measured = read(last(DAYS), lambda reading: _by_version(reading, agent))
     shown = AgentVersion.objects.filter(agent=agent).select_related("author").defer("content")
     rows = [_row(one, agent, measured, may_act, sees_costs) for one in shown.order_by("-number")[:MOST_SHOWN]]
-    compared = [one.version for one in rows if one.standing in (Standing.CURRENT, Standing.CANDIDATE)]
+    compared = [one.version for one in rows[::-1] if one.standing in (Standing.CURRENT, Standing.CANDIDATE)]
     about = {
         "agent": agent,
         "days": DAYS,
