@@ -7,6 +7,7 @@ from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
 from apps.agents.registration import define
 from apps.agents.rollouts.models import Rollout
+from apps.model_agents.forms import AgentForm
 from tests import members
 from tests.agents.definitions import clerk, definition
 
@@ -100,3 +101,15 @@ def test_operator_rolls_out_in_admin(client, agent):
     for act, rule in (("keep_versions", "kept"), ("use_newest", "newest")):
         client.post(reverse(f"admin:agents_agent_{act}", args=[agent.pk]), {"_form_submitted": "True"})
         assert Agent.objects.get().session_versions == rule
+
+
+def test_form_saves_candidate_and_leaves_agent(client, ada, agent, act):
+    form = AgentForm(ada, instance=agent)
+    values = {name: form[name].value() for name in form.fields}
+    kept = {name: value for name, value in values.items() if value not in (None, False, "")}
+    changed = kept | {"name": "Chief clerk", "instructions": "Answer in three sentences.", "as_candidate": "on"}
+    answer = client.post(reverse("web:edit-agent", args=["clerk"]), changed)
+    assert answer.headers["Location"] == reverse("web:agent-versions", args=["clerk"])
+    now = Agent.objects.get()
+    assert (now.name, now.current_version.number) == ("Clerk", 1)
+    assert now.versions.get(number=3).content["name"] == "Chief clerk"
