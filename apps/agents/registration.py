@@ -204,6 +204,8 @@ def error_text(error: ValidationError) -> str:
 def _revert(version: AgentVersion, operator: Principal) -> AgentVersion:
     if version.agent.current_version_id == version.pk:
         raise NotNeeded("It is the current version.")
+    if versions.is_candidate(version):
+        raise NotNeeded("It is being tried. Promote it.")
     try:
         return revert(version, person_of(operator))
     except ValidationError as error:
@@ -227,7 +229,9 @@ REVERT = Act[AgentVersion](
     check=lambda version, principal: check_release(version.agent, principal),
     permission=Permission.BUILD,
     is_offered=lambda version: (
-        versions.run_side_by_side(version.agent) and version.agent.current_version_id != version.pk
+        versions.run_side_by_side(version.agent)
+        and version.agent.current_version_id != version.pk
+        and not versions.is_candidate(version)
     ),
     icon="undo",
     records=True,

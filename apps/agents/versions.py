@@ -161,11 +161,11 @@ class Standing(models.TextChoices):
 
 
 def standing(version: AgentVersion) -> Standing:
-    """What a version is to its agent, whose current version and rollout should be loaded."""
+    """What a version is to its agent, whose current version should be loaded."""
     agent = version.agent
     if agent.current_version_id == version.pk:
         return Standing.CURRENT
-    if agent.rollout is not None and agent.rollout.candidate_id == version.pk:
+    if is_candidate(version):
         return Standing.CANDIDATE
     if version.number in agent.withdrawn_versions:
         return Standing.WITHDRAWN
@@ -185,6 +185,12 @@ def withdraw(agent: Agent, number: int | None = None, *, but: int | None = None)
 def candidate_of(rollout: uuid.UUID) -> uuid.UUID:
     """The key of the version that a rollout tries. Cached: it never changes."""
     return Rollout.objects.values_list("candidate", flat=True).get(pk=rollout)
+
+
+def is_candidate(version: AgentVersion) -> bool:
+    """Whether a part of new sessions tries it."""
+    rollout = version.agent.rollout_id
+    return rollout is not None and candidate_of(rollout) == version.pk
 
 
 CONTEXT_LINES = 3  # unchanged lines before and after a change

@@ -94,7 +94,7 @@ USUAL = {
 SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^a2a/.*pushNotificationConfigs/{id}", {"slug": "agent of the task", "id": "webhook"}),
     (r"^a2a/{slug}/.*({id}|{taskId}|{tenant})", {"slug": "agent of the task"}),
-    (r"^agents/{slug}/(edit|delete|picture)", {"slug": "own agent"}),
+    (r"^(api/v1/)?agents/{slug}/(edit|delete|picture|versions|release|rollout)", {"slug": "own agent"}),
     (r"/queue/{message}", {"session": "session that asks", "message": "queued message"}),
     (r"plans/runs/{task}", {"task": "plan run"}),
     (r"plans/runs/{run}", {"run": "plan run"}),

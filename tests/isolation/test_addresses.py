@@ -155,9 +155,12 @@ def compare(two: World, caller: Caller, address: Address, method: str, pair: Pai
         never.add(other)
 
 
-OPERATORS_TOO = re.compile("approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)")
+OPERATORS_TOO = re.compile(
+    "approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)"
+    "|^(api/v1/)?agents/{slug}/(versions|release|rollout)"
+)
 """Operators decide a call that needs two people, which their inbox has, and requests for credentials. They edit agents,
-too."""
+and choose their versions, too."""
 
 
 def is_compared(caller: Caller, address: Address) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.safestring import SafeString
 from django.views.decorators.cache import never_cache
@@ -118,16 +119,20 @@ def act(request: HttpRequest, slug: str) -> HttpResponse:
         if found is not None and row is not None:
             do(request, cast("Act[Any]", found), row)
             return redirect("web:agent-versions", slug)
-    if name != REVERT.name:
-        raise Http404
-    do(request, REVERT, _version(request, agent))
+    version = _version(request, agent) if name == REVERT.name else None
+    if version is None:
+        messages.error(request, GONE)
+    else:
+        do(request, REVERT, version)
     return redirect("web:agent-versions", slug)
 
 
-def _version(request: HttpRequest, agent: Agent) -> AgentVersion:
-    """Raises NotFound."""
+GONE = "Nothing was done: the page was out of date."
+
+
+def _version(request: HttpRequest, agent: Agent) -> AgentVersion | None:
     rows = VERSIONS.visible_to(principal_of(request)).filter(agent=agent)
-    return rows.find(principal_of(request), request.POST.get("version", ""))
+    return rows.find_or_none(principal_of(request), request.POST.get("version", ""))
 
 
 @require_POST
@@ -136,11 +141,15 @@ def _version(request: HttpRequest, agent: Agent) -> AgentVersion:
 def roll_out(request: HttpRequest, slug: str) -> HttpResponse:
     """Begins a rollout of the form's `version`, or changes the percent of its one."""
     agent = find_agent(principal_of(request), slug)
-    row = rollout_of(_version(request, agent), 0)
+    version = _version(request, agent)
+    if version is None:
+        messages.error(request, GONE)
+        return redirect("web:agent-versions", slug)
+    row = rollout_of(version, 0)
     form = PercentForm(cast("User", request.user), request.POST, instance=row)
     if form.is_valid() and form.is_saved(ROLLOUTS):
         return redirect("web:agent-versions", slug)
-    problem = " ".join(sentence for said in form.errors.values() for sentence in said)
+    problem = " ".join(str(sentence) for said in form.errors.values() for sentence in said)
     response = _page(request, agent, problem=problem)
     response.status_code = 422
     return response

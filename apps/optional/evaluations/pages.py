@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -9,7 +10,6 @@ from django.urls import path
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from apps.accounts.errors import NotFound
 from apps.agents.rollouts.releasing import find_agent
 from apps.optional.evaluations.evaluating import EVALUATE_BOTH
 from apps.web.resources import do
@@ -22,8 +22,9 @@ from apps.web.shell import principal_of
 def evaluate_versions(request: HttpRequest, slug: str) -> HttpResponse:
     agent = find_agent(principal_of(request), slug)
     if agent.rollout is None:
-        raise NotFound("No rollout is under way.")
-    do(request, EVALUATE_BOTH, agent.rollout)
+        messages.error(request, "Nothing was done: no version is being tried any more.")
+    else:
+        do(request, EVALUATE_BOTH, agent.rollout)
     return redirect("web:agent-versions", slug)
 
 
