@@ -260,7 +260,10 @@ class Agent(models.Model):
         help_text="The rollout that is under way.",
     )
     withdrawn_versions = models.JSONField(
-        default=list, db_default=[], editable=False, help_text="Numbers of versions that no session continues on."
+        default=list,
+        db_default=models.Value([], models.JSONField()),
+        editable=False,
+        help_text="Numbers of versions that no session continues on.",
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
     owner = models.ForeignKey(

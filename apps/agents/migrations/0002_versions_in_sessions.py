@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='agent',
             name='withdrawn_versions',
-            field=models.JSONField(db_default=[], default=list, editable=False, help_text='Numbers of versions that no session continues on.'),
+            field=models.JSONField(db_default=models.Value([], models.JSONField()), default=list, editable=False, help_text='Numbers of versions that no session continues on.'),
         ),
         migrations.CreateModel(
             name='Rollout',
