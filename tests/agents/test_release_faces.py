@@ -82,7 +82,7 @@ def test_api_rolls_out_and_back(client, ada, agent):
     assert ask("put", "rollout", version=1, percent=20).status_code == 409
     assert ask("put", "rollout", version=9, percent=20).status_code == 404
     assert ask("post", "rollout/promote").json()["currentVersion"] == 2
-    assert ask("post", "rollout/abandon").status_code == 404
+    assert ask("post", "rollout/abandon").status_code == 409
     assert ask("post", "versions/1/revert").json()["currentVersion"] == 3
     assert ask("post", "release/keep-versions").json()["sessionVersions"] == "kept"
 

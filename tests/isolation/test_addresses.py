@@ -66,6 +66,7 @@ SAME_FOR_ALL = {
     "sessions/{session}/pictures/named/{name}": "the world has no picture; tests/conversations/pages/test_files.py",
     "sessions/{session}/pictures/remote": "it needs a signed query; tests/conversations/pages/test_files.py",
     "shared/{token}/picture": "it needs a signed query; tests/conversations/pages/test_files.py",
+    "agents/{slug}/versions/evaluate": "no version is being tried; tests/evaluations/test_versions.py",
     "agents/{slug}/credentials": "a remote agent's alone; tests/agents/test_catalogue.py",
     "sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",
     "api/v1/sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",

@@ -12,13 +12,21 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.errors import NotFound
 from apps.accounts.permissions import Permission
 from apps.accounts.resources import Act, NotNeeded
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import REVERT, VERSIONS
 from apps.agents.rollouts.models import Rollout
-from apps.agents.rollouts.releasing import ABANDON, KEEP_VERSIONS, PROMOTE, ROLLOUTS, USE_NEWEST, find_agent, rollout_of
+from apps.agents.rollouts.releasing import (
+    ABANDON,
+    KEEP_VERSIONS,
+    PROMOTE,
+    ROLLOUTS,
+    USE_NEWEST,
+    CannotTry,
+    find_agent,
+    rollout_of,
+)
 from apps.agents.versions import Standing, standing
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Listing, Shape, page_of
@@ -73,9 +81,9 @@ def _version(self: Operations, agent: Agent, number: int) -> AgentVersion:
 
 
 def _rollout(self: Operations, agent: Agent) -> Rollout:
-    """Raises NotFound."""
+    """Raises CannotTry."""
     if agent.rollout is None:
-        raise NotFound("No rollout is under way.")
+        raise CannotTry("No rollout is under way.")
     return agent.rollout
 
 
@@ -133,7 +141,8 @@ class Releases(Operations):
         try another version, promote or abandon the one under way first. An agent whose handler or own card defines it
         has one version at a time: it answers 409.
         """
-        asked, agent = self.body(RollingOut), find_agent(self.principal, slug)
+        agent = find_agent(self.principal, slug)
+        asked = self.body(RollingOut)
         ROLLOUTS.store(self.principal, rollout_of(_version(self, agent, asked["version"]), asked["percent"]))
         return self.shown(slug)
 
