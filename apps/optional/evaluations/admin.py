@@ -90,7 +90,7 @@ class SamplingAdmin(ConsoleAdmin):
 
     def save_model(self, request: HttpRequest, obj: Sampling, form: Any, change: bool) -> None:
         if "percent" in form.changed_data or not change:
-            obj.owner, obj.chosen_until = request.user, timezone.now()  # type: ignore[assignment]
+            obj.owner, obj.chosen_until = request.user, timezone.now()
         super().save_model(request, obj, form, change)
 
     @display(description="checked answers passed")
