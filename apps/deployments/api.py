@@ -185,7 +185,7 @@ class Secrets(Operations):
     @documented("agent_secrets_set", "Set a secret of an agent", body=NewAgentSecret, answers={200: SecretShape})
     def give(self, request: Request, slug: str, name: str) -> Response:
         """For operators. The agent's process gets it with the next message, if its `agent.yaml` names it."""
-        value = self.body(NewSecret)["value"]
+        value = self.body(NewAgentSecret)["value"]
         try:
             secret = registering.set_secret(self._agent(slug), name, value, self.principal)
         except ValidationError as error:
