@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -89,7 +89,7 @@ def text_modes() -> list[str]:
     return ["text/plain"]
 
 
-SLUG_VALIDATORS = [
+SLUG_VALIDATORS: list[Callable[[Any], None]] = [
     RegexValidator(r"^[a-z0-9][a-z0-9-]*\Z", "Use lower-case letters, digits and hyphens."),
     refuse_reserved_slug,
 ]

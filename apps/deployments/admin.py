@@ -40,7 +40,7 @@ class UploadForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def _lines(text: str) -> Any:
-    return format_html('<pre class="whitespace-pre-wrap break-words" tabindex="0">{}</pre>', text or "–")
+    return format_html('<pre class="structure" tabindex="0">{}</pre>', text or "–")
 
 
 @admin.register(Deployment)

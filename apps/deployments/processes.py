@@ -23,6 +23,7 @@ from django.conf import settings
 
 import agentkit
 from agentkit import HandlerError
+from agentkit.command.deploying import printable
 from apps.agents.models import Agent
 from apps.deployments import confinement, environments, folders, keeper
 from apps.deployments.models import AgentSecret, Folder, fingerprint
@@ -78,7 +79,7 @@ class Place:
         for name in ("log.old", "log"):
             with suppress(OSError):
                 text += (self.home / name).read_bytes()
-        return text[-most:].decode(errors="replace").replace("\0", "�")  # which PostgreSQL cannot store
+        return printable(text[-most:].decode(errors="replace"))
 
 
 def name_of(slug: str, digest: str) -> str:

@@ -26,6 +26,7 @@ METHODS = a2a_fields()
 AT_DOORS = door_fields()
 MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/imports": {"agent": "echo", "uploadId": "00000000-0000-0000-0000-000000000001"},
+    "POST /api/v1/deployments": {"slug": "ours", "uploadId": "00000000-0000-0000-0000-000000000001"},
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
     "POST /api/v1/notifications/channels": {"type": "webhook", "url": "https://192.0.43.8/"},
     "PATCH /api/v1/notifications/channels/{channel}": {"agents": [{"kinds": ["asks"]}]},

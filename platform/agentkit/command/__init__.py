@@ -122,7 +122,8 @@ def _new(asked: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in NEW_FILES.items():
         (folder / name).write_text(text.format(**names), encoding="utf-8")
-    print(f"{folder} has an agent. Try it:\n\n    cd {folder}\n    agentkit test\n    agentkit dev\n\nThen: agentkit deploy URL")
+    print(f"{folder} has an agent. Try it:\n\n    cd {folder}\n    agentkit test\n    agentkit dev\n")
+    print("Then send it to a Parley: agentkit deploy URL")
 
 
 def _serve(asked: argparse.Namespace, *, page: bool = False) -> None:
@@ -193,4 +194,6 @@ def _deploy(asked: argparse.Namespace) -> None:
     try:
         deploying.run(asked)
     except deploying.DeployFailed as failure:
+        if failure.log:
+            print(f"\n{failure.log}\n", file=sys.stderr)
         sys.exit(_say(str(failure), 1))

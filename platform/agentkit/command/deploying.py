@@ -30,7 +30,11 @@ type Say = Callable[[str], None]
 
 
 class DeployFailed(Exception):
-    """The agent was not deployed. The text says why, and what to do."""
+    """The agent was not deployed. The text says why, and what to do; `log` is what its setup or process printed."""
+
+    def __init__(self, why: str, log: str = "") -> None:
+        super().__init__(why)
+        self.log = log
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -73,8 +77,7 @@ def deploy(parley: Parley, packed: Packed, slug: str, access: str, secrets: Mapp
         if made["state"] == "done":
             return made
         if made["state"] == "failed":
-            log = printable(made["log"]).strip()
-            raise DeployFailed(f"{log}\n\n{printable(made['problem'])}".strip())
+            raise DeployFailed(printable(made["problem"]), printable(made["log"]).strip())
         time.sleep(LOOK_SECONDS)
         made = parley.ask("GET", f"/deployments/{made['id']}")
 
