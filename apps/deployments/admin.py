@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from unfold.widgets import UnfoldAdminPasswordWidget
 
 from agentkit import HandlerError
+from agentkit.command.packing import Packed
 from apps.deployments import folders, processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from parley.faces.admin import ConsoleAdmin, LoggedAdmin, MenuItem, ReadOnlyAdmin, column, time_cell
@@ -31,7 +32,7 @@ class UploadForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Deployment
         fields = ("file", "slug", "access")
 
-    def clean_file(self) -> folders.Packed:
+    def clean_file(self) -> Packed:
         """Raises ValidationError."""
         try:
             return folders.pack_archive(self.cleaned_data["file"].read())

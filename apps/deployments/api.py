@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_schema_serializer
@@ -199,8 +198,8 @@ class Secrets(Operations):
         return Response(status=204)
 
     def _secrets(self, slug: str) -> Any:
-        rows: QuerySet[AgentSecret] = AgentSecret.objects.filter(agent=self._agent(slug))
-        return rows.visible_to(self.principal).select_related("agent")
+        rows = AgentSecret.objects.visible_to(self.principal).filter(agent=self._agent(slug))
+        return rows.select_related("agent")
 
     def _agent(self, slug: str) -> Agent:
         """Raises AgentNotFound."""

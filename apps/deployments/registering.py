@@ -236,9 +236,9 @@ def delete_unused() -> int:
     homes = processes.all_places()  # before the database is asked what is needed
     now = timezone.now()
     versions_ = AgentVersion.objects.annotate(folder_digest=KeyTextTransform(DEPLOYMENT, "content"))
-    needed = versions_.exclude(folder_digest=None).values_list("agent__slug", "folder_digest")
-    waiting = Deployment.objects.unfinished().values_list("slug", "digest")
-    used = {(slug, digest) for rows in (needed, waiting) for slug, digest in rows}
+    needed = versions_.filter(folder_digest__isnull=False).values_list("agent__slug", "folder_digest")
+    waiting = Deployment.objects.unfinished().values_list("slug", "digest")  # asked for first: they become versions
+    used = {(slug, digest) for rows in (waiting, needed) for slug, digest in rows}
     digests = {digest for _, digest in used}
     unused = Folder.objects.filter(used_at__lt=now - UNUSED_FOR).exclude(digest__in=digests)
     deleted, _ = unused.delete()

@@ -64,7 +64,7 @@ def deploy(parley: Parley, packed: Packed, slug: str, access: str, secrets: Mapp
     say(f"Packed {packed.files} files, {len(packed.archive) // 1024 + 1} KiB.")
     upload = parley.upload(f"{slug}.zip", packed.archive)
     asked = {"slug": slug, "uploadId": upload, "access": access, "secrets": dict(secrets)}
-    made = parley.ask("POST", "/deployments", json=asked)
+    made: Json = parley.ask("POST", "/deployments", json=asked)
     parley.ask("DELETE", f"/uploads/{upload}")
     said = 0
     if made["state"] == "waiting":
