@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from agentkit import Artifact, Completed, InputRequired, SkillHandler, TaskContext, agent, as_handler
 from agentkit.command import NEW_FILES, main
+from agentkit.command import application as served_folder
 from agentkit.command.folders import agent_at
 from agentkit.serving import application
 from agentkit.serving.protocol import Agent
@@ -321,3 +322,16 @@ def test_folder_is_served_at_a_unix_socket(tmp_path):
         process.terminate()
         process.wait(SOON)
     assert task["status"]["message"]["parts"] == [{"text": "HELLO"}]
+
+
+async def test_broken_files_are_told_while_developing(tmp_path, monkeypatch):
+    (tmp_path / "agent.yaml").write_text("handler: no_such_module:Gone\n")
+    told = {"AGENT": str(tmp_path), "URL": "http://127.0.0.1/", "PAGE": "1", "HOSTS": "127.0.0.1", "TOKEN": ""}
+    for name, value in told.items():
+        monkeypatch.setenv(f"AGENTKIT_{name}", value)
+    transport = httpx.ASGITransport(served_folder())
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answer = await client.post("/", json=asked)
+    assert "no_such_module" in answer.json()["result"]["task"]["status"]["message"]["parts"][0]["text"]

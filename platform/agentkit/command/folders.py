@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -78,6 +79,11 @@ class Description(BaseModel):
             first = wrong.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise HandlerError(f"{file}: {f'{where}: ' if where else ''}{first['msg']}.") from None
+
+
+def slug_of(name: str) -> str:
+    """An agent's name in addresses, from its folder's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
 
 
 def agent_at(target: str) -> SkillHandler:
