@@ -24,8 +24,10 @@ from apps.installation import current
 from apps.installation.models import Activity
 
 OFFERS_MODELS = "offersModels"
-USUAL_SECONDS = "usualSeconds"
 """In an agent's capabilities, not on its card: people may choose the model of a conversation."""
+USUAL_SECONDS = "usualSeconds"
+STEERABLE = "steerable"
+"""In an agent's capabilities: its turns read messages that come meanwhile, and can end after a step."""
 MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
@@ -295,6 +297,11 @@ class Agent(models.Model):
         """How long a turn usually takes, as the agent declares it; None if it does not say."""
         declared = self.capabilities.get(USUAL_SECONDS)
         return declared if isinstance(declared, int | float) and declared > 0 else None
+
+    @property
+    def is_steerable(self) -> bool:
+        """Whether a turn of it reads messages that come meanwhile, and can end after a step."""
+        return self.kind == Agent.Kind.MODEL or bool(self.capabilities.get(STEERABLE))
 
     @property
     def is_public(self) -> bool:

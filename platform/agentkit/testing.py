@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from agentkit.clients import CallClient, Client
 from agentkit.content.emissions import Chunk, Emission, Progress, SkillChosen, Token
+from agentkit.content.inbox import Mailbox
 from agentkit.content.messages import (
     Artifact,
     Message,
@@ -270,6 +271,8 @@ async def run(
     agents: Agents | None = None,
     effects: RememberedEffects | None = None,
     emit: Emit | None = None,
+    inbox: Mailbox | Sequence[str | Message] = (),
+    stop_after_step: asyncio.Event | None = None,
 ) -> Run:
     """Run one turn of a handler (anything that `as_handler` accepts).
 
@@ -286,6 +289,8 @@ async def run(
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
         effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
         emit: also receives the emissions, as they come.
+        inbox: messages that arrive while the turn runs (`task.inbox`), or a mailbox that you `put` them into.
+        stop_after_step: set it to ask the turn to stop after its step (`task.stop_requested`).
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored_slot(slot) if slot is not None else {}
@@ -294,7 +299,15 @@ async def run(
     fields["memory"] = memory if memory is not None else {}
     fields["effects"] = effects or RememberedEffects()
     fields["session"] = Session(session if session is not None else {}, options or {})
+    fields |= arriving(inbox, stop_after_step)
     return await _turn(handler, said, agents or {}, emit=emit, **fields)
+
+
+def arriving(inbox: Mailbox | Sequence[str | Message], stop_after_step: asyncio.Event | None) -> dict[str, Any]:
+    """The fields of a turn that say what arrives while it runs."""
+    if not isinstance(inbox, Mailbox):
+        inbox = Mailbox.of(one if isinstance(one, Message) else user_message(one) for one in inbox)
+    return {"mail": inbox} | ({"stop_after_step": stop_after_step} if stop_after_step is not None else {})
 
 
 async def _turn(
