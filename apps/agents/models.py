@@ -304,6 +304,11 @@ class Agent(models.Model):
         return self.kind == Agent.Kind.MODEL or bool(self.capabilities.get(STEERABLE))
 
     @property
+    def reads_while_it_works(self) -> bool:
+        """Whether a message to its task at work neither interrupts the turn nor is refused, and may be read in it."""
+        return self.is_steerable and self.on_busy == Agent.OnBusy.ENQUEUE
+
+    @property
     def is_public(self) -> bool:
         return self.access == Agent.Access.PUBLIC
 

@@ -58,6 +58,7 @@ STATES: dict[type[Outcome], TaskState] = {
 }
 NO_LEASE = Lease(uuid.UUID(int=0), 0, "")
 WORKER_LOST = "worker_lost"  # the code of a failure
+INTERRUPTED = "interrupted"  # the code of a turn that a newer message ended
 ANSWER = "answer"  # the artifact of streamed tokens
 
 
@@ -216,7 +217,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
     """
     outcome = ending.outcome
     if outcome is None:
-        _discard_provisional(log, task, ending, "interrupted")
+        _discard_provisional(log, task, ending, INTERRUPTED)
     elif isinstance(outcome, Failed | Rejected):
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
