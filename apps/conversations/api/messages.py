@@ -160,8 +160,8 @@ class NewMessage(Queueing):
         DELIVERY,
         required=False,
         help_text="What happens while an agent works in the session. `steer`: the message goes to your task at work, "
-        "whose agent may read it at its next step; otherwise it is the next turn. `queue`: it waits until the agent has "
-        "finished. By default, a message without `task` starts a task of its own.",
+        "whose agent may read it at its next step; otherwise it is the next turn. `queue`: it waits until the agent "
+        "has finished. By default, a message without `task` starts a task of its own.",
     )
     wait = serializers.BooleanField(
         default=False, help_text="Whether to respond only after the message's task has settled."
