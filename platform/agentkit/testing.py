@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from agentkit.clients import CallClient, Client
 from agentkit.content.emissions import Chunk, Emission, Progress, SkillChosen, Token
-from agentkit.content.inbox import Mailbox
+from agentkit.content.inbox import Mailbox as Mailbox
 from agentkit.content.messages import (
     Artifact,
     Message,
@@ -156,7 +156,8 @@ class Run:
             credentials: what `task.credential` returns, by service.
             payment: the receipt, `task.payment`, if this turn asked for a payment.
             emit: also receives the emissions, as they come.
-            inbox, stop_after_step: as for `run`.
+            inbox: messages that arrive while the turn runs.
+            stop_after_step: set it to ask the turn to stop.
 
         Raises:
             ValueError: this turn asked nothing, or a called agent asked.
