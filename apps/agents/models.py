@@ -24,8 +24,10 @@ from apps.installation import current
 from apps.installation.models import Activity
 
 OFFERS_MODELS = "offersModels"
-USUAL_SECONDS = "usualSeconds"
 """In an agent's capabilities, not on its card: people may choose the model of a conversation."""
+USUAL_SECONDS = "usualSeconds"
+STEERABLE = "steerable"
+"""In an agent's capabilities: its turns read messages that come meanwhile, and can end after a step."""
 MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
@@ -310,6 +312,16 @@ class Agent(models.Model):
     def nature(self) -> str:
         """What people call it: a kind, or that it has a process of its own. See `NATURES`."""
         return PROCESS if self.folder else self.kind
+
+    @property
+    def is_steerable(self) -> bool:
+        """Whether a turn of it reads messages that come meanwhile, and can end after a step."""
+        return self.kind == Agent.Kind.MODEL or bool(self.capabilities.get(STEERABLE))
+
+    @property
+    def reads_while_it_works(self) -> bool:
+        """Whether a message to its task at work neither interrupts the turn nor is refused, and may be read in it."""
+        return self.is_steerable and self.on_busy == Agent.OnBusy.ENQUEUE
 
     @property
     def is_public(self) -> bool:

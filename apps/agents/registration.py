@@ -19,7 +19,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, SEE_VERSIONS, USUAL_SECONDS, Agent, AgentVersion
+from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, SEE_VERSIONS, STEERABLE, USUAL_SECONDS, Agent, AgentVersion
 from parley.db.sql import write_transaction
 from parley.registry import added
 
@@ -127,7 +127,7 @@ def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
 def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
     """The fields of Agent that a handler sets."""
     name = handler.name or slug.replace("-", " ").capitalize()
-    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds}
+    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds, STEERABLE: handler.steerable}
     return {
         "name": name,
         "description": handler.description or f"The agent {name}.",

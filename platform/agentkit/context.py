@@ -26,6 +26,7 @@ from agentkit.content.emissions import (
     ToolResult,
     Usage,
 )
+from agentkit.content.inbox import Inbox, Mail, Mailbox
 from agentkit.content.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
 from agentkit.effects import Doing, Effects, do_in_thread, perform, remember
 from agentkit.errors import AgentFailure, HostSignal, Stopped
@@ -193,8 +194,14 @@ class TaskContext(Turn):
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
     effects: Effects | None = field(default=None, repr=False, compare=False)
     approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
+    mail: Mail = field(default_factory=Mailbox, repr=False, compare=False)
     model: str | None = field(default=None, repr=False, compare=False)  # that people chose (see `offers_models`)
     _steps: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
+
+    @property
+    def inbox(self) -> Inbox:
+        """The messages that arrive for the task while this turn runs."""
+        return Inbox(self.mail, self.stop_after_step, lambda: self.cancelled)
 
     async def credential(self, service: str) -> Credential | None:
         """The credential that the task's owner gave this agent for a service, or None.
@@ -378,6 +385,24 @@ def _waiting[**P, R](
     return wait
 
 
+@dataclass(frozen=True)
+class SyncInbox:
+    """`Inbox` for a handler in a thread, without `await`."""
+
+    on_loop: Inbox
+    wait_for: Callable[[Coroutine[Any, Any, Any]], Any]
+
+    def unread(self) -> list[Message]:
+        return cast(list[Message], self.wait_for(self.on_loop.unread()))
+
+    def next(self) -> Message | None:
+        return cast(Message | None, self.wait_for(self.on_loop.next()))
+
+    def __iter__(self) -> Iterator[Message]:
+        while (message := self.next()) is not None:
+            yield message
+
+
 @dataclass(frozen=True, kw_only=True)
 class SyncTaskContext(Turn):
     """The task for a handler in a thread: `TaskContext` without `await`.
@@ -396,6 +421,11 @@ class SyncTaskContext(Turn):
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
         """The task for a thread."""
         return cls(**{one.name: getattr(task, one.name) for one in fields(Turn)}, on_loop=task, loop=loop)
+
+    @property
+    def inbox(self) -> SyncInbox:
+        """The messages that arrive for the task while this turn runs."""
+        return SyncInbox(self.on_loop.inbox, self.wait_for)
 
     credential = _waiting(TaskContext.credential)
     call = _waiting(TaskContext.call)

@@ -21,8 +21,9 @@ from agentkit.command import NEW_FILES, main
 from agentkit.command import application as served_folder
 from agentkit.command.folders import agent_at
 from agentkit.serving import application
-from agentkit.serving.protocol import Agent
-from agentkit.serving.tasks import COMPLETED
+from agentkit.serving.protocol import Agent, Refused
+from agentkit.serving.steering import URI
+from agentkit.serving.tasks import COMPLETED, WORKING
 from tests.a2a.talking import answer, kinds, request, states, text_of, updates
 from tests.remote.scripted import serving_app
 
@@ -54,6 +55,16 @@ async def counting(text: str) -> AsyncIterator[str]:
 @agent(name="Reply", response_type="message")
 async def reply(text: str) -> str:
     return f"You said {text}."
+
+
+class Listener(SkillHandler):
+    """Answers with what it hears until it is asked to stop."""
+
+    steerable = True
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        heard = [message.text async for message in task.inbox]
+        return Completed(" ".join([task.message.text, *heard]))
 
 
 class Endless(SkillHandler):
@@ -272,6 +283,28 @@ async def test_tasks_of_a_conversation_keep_each_others_memory():
     await answered
     last = (await served.call("SendMessage", sent("d", contextId="c")))["task"]
     assert last["status"]["message"]["parts"] == [{"text": "['a', 'b', 'c', 'd']"}]
+
+
+async def test_running_task_hears_messages_and_stops_after_its_step():
+    served = Agent(Listener())
+    events = await served.call("SendStreamingMessage", sent("one"))
+    task_id = (await anext(events))["task"]["id"]
+    with pytest.raises(Refused, match="asks nothing"):
+        await served.call("SendMessage", sent("two", taskId=task_id))  # its caller would not learn what was read
+    at_once = {"configuration": {"returnImmediately": True}}
+    steered = sent("two", taskId=task_id, extensions=[URI]) | at_once
+    for _ in range(2):
+        assert (await served.call("SendMessage", steered))["task"]["status"]["state"] == WORKING
+    read = {"read": [steered["message"]["messageId"]]}
+    told = (await anext(events))["statusUpdate"]["metadata"]
+    assert told == {URI: read}
+    assert (await served.call("GetTask", {"id": task_id}))["metadata"] == {URI: read}
+    stop = {"id": task_id, "metadata": {URI: {"afterStep": True}}}
+    assert (await served.call("CancelTask", stop))["status"]["state"] == WORKING
+    status = [one async for one in events][-1]["statusUpdate"]["status"]
+    assert (status["state"], status["message"]["parts"]) == (COMPLETED, [{"text": "one two"}])
+    with pytest.raises(Refused, match="completed"):
+        await served.call("CancelTask", stop)
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

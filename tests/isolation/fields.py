@@ -54,7 +54,7 @@ _NAMELESS = """
     catchUpLimit category credentials cron data decision decline definition digest dryRun email encoding events_limit
     events_since every_version everySeconds expiresInDays extensions[] filename format from goal graceSeconds
     header headers health historyLength Idempotency-Key include includeArtifacts index inline inputs isOn keepFiles
-    keys kind kinds[] limit listed max_gap mediaType message metadata mode name note only[] onlyIf options
+    keys kind kinds[] language limit listed max_gap mediaType message metadata mode name note only[] onlyIf options
     overlap p256dh pageSize part pinned prefix publicKey q questionsAtOnce rating raw reason retry returnImmediately
     role running scheme scopes[] secret secrets seen sha256 sharing signature signed size skill source speed state
     status statusTimestampAfter step tag text timeZone timestampHeader title to token type types unfinished
