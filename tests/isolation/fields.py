@@ -58,7 +58,7 @@ _NAMELESS = """
     overlap p256dh pageSize part pinned prefix publicKey q questionsAtOnce rating raw reason retry returnImmediately
     role running scheme scopes[] secret secrets seen sha256 sharing signature signed size skill source speed state
     status statusTimestampAfter step tag text timeZone timestampHeader title to token type types unfinished
-    Upload-Offset url username value values version wait waiting whose withArtifacts withBranches yaml
+    Upload-Offset url username value values version voice wait waiting whose withArtifacts withBranches yaml
 """
 NAMELESS = frozenset(_NAMELESS.split())
 """Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""
