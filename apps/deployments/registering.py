@@ -133,8 +133,9 @@ def _register(found: Deployment, say: Say) -> Agent:
         raise HandlerError(f"A newer folder of {found.slug} took its place.")
     read = _described(card, described, found.slug)
     deployed = Deployed(read, CardSignature(SignatureStatus.UNSIGNED), found.folder_id)
-    access = found.access or (described.access if known is None else "")
-    policies: dict[str, Any] = {"access": access} if access else {}
+    first = {} if known else {name: getattr(described, name) for name in ("access", "mcp_tools")}
+    policies = first | ({"access": found.access} if found.access else {})
+    policies = {name: value for name, value in policies.items() if value}
     return registration.save(found.slug, deployed, author=found.author, update=True, **policies)
 
 
