@@ -66,9 +66,7 @@ def plan(code: Path, home: Path, kit: Path, secrets: dict[str, str], socket: Pat
 def _python_setup(code: Path, env: Path, *, serves_itself: bool) -> list[list[str]]:
     """Commands that make a virtual environment and install what the folder asks for. Raises HandlerError."""
     python, uv = str(env / "bin" / "python"), _uv()
-    base = os.path.realpath(
-        sys.executable
-    )  # by one name in all processes: a changed command makes the environment again
+    base = os.path.realpath(sys.executable)  # by one name in all processes: other commands make it again
     wanted: list[str] = [] if serves_itself else [*KIT_NEEDS]
     make = [uv, "venv", "--quiet", "--clear", "--no-project", "--python", base, str(env)] if uv else []
     install = (
