@@ -183,8 +183,9 @@ def _save(found: Deployment, deployed: Deployed, described: Description) -> Json
         if newer.exists():
             raise HandlerError(f"A newer folder of {found.slug} took its place.")
         is_new = not Agent.objects.filter(slug=found.slug).exists()
-        access = found.access or (described.access if is_new else "")
-        policies: dict[str, Any] = {"access": access} if access else {}
+        first = {name: getattr(described, name) for name in ("access", "mcp_tools")} if is_new else {}
+        chosen: dict[str, Any] = first | ({"access": found.access} if found.access else {})
+        policies = {name: value for name, value in chosen.items() if value}
         agent = registration.save(found.slug, deployed, author=found.author, update=True, **policies)
         for name, value in json.loads(found.secrets or "{}").items():
             set_secret(agent, name, value, found.author)

@@ -185,6 +185,11 @@ Emit = Callable[[Emission], Awaitable[None]]
 """Given by the host. It waits if the handler says more than can be recorded."""
 
 
+def turn_key(message: Message) -> str:
+    """With what the keys of a turn's steps begin."""
+    return hashlib.sha256(message.id.encode()).hexdigest()[:8]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskContext(Turn):
     """The task for an async handler. After a stop, its methods raise `Stopped`."""
@@ -271,7 +276,7 @@ class TaskContext(Turn):
     def step_key(self, name: str, key: str) -> str:
         """The key of the turn's next step of this name: the same in each attempt."""
         self._steps[name] += 1
-        turn = hashlib.sha256(self.message.id.encode()).hexdigest()[:8]
+        turn = turn_key(self.message)
         return f"{turn} ={key}" if key else f"{turn} #{self._steps[name]}"
 
     async def call(

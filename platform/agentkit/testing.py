@@ -24,7 +24,7 @@ from agentkit.content.messages import (
     raw_part,
     text_part,
 )
-from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks
+from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks, turn_key
 from agentkit.effects import RememberedEffects as RememberedEffects
 from agentkit.errors import AgentFailure
 from agentkit.handlers import as_handler
@@ -205,6 +205,7 @@ class Run:
 
 
 REPEATED = (
+    "attempt",
     "task_id",
     "context_id",
     "slot",
@@ -321,12 +322,19 @@ async def _turn(
 ) -> Run:
     recorder = Recorder(also=emit)
     delegate = InProcess(agents, recorder.emit, depth) if agents else None
+    fields.setdefault("attempt", 2 if _has_begun(said, fields.get("effects")) else 1)
     task = task_for(said, recorder, delegate=delegate, **fields)
     try:
         return Run(task, await drive(as_handler(handler), task), recorder, handler, agents)
     except Suspended as suspended:
         of_child = not isinstance(suspended, CallsWait)
         return Run(task, suspended.question, recorder, handler, agents, is_question_of_child=of_child)
+
+
+def _has_begun(said: Message, effects: object) -> bool:
+    """Has an earlier attempt of this turn made a step?"""
+    claims = effects.claims if isinstance(effects, RememberedEffects) else {}
+    return any(key.startswith(f"{turn_key(said)} ") for _, key in claims)
 
 
 @dataclass(frozen=True)

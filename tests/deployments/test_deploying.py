@@ -40,9 +40,10 @@ async def answer(person, said):
 
 
 def test_folder_becomes_an_agent_with_its_description(tmp_path, capsys):
-    add(folder.write(tmp_path / "loud_bird", more="access: public\n"))
+    add(folder.write(tmp_path / "loud_bird", more="access: public\nmcp_tools: agent\n"))
     agent = Agent.objects.get(slug="loud-bird")
     assert (agent.name, agent.access) == ("Loud bird", Agent.Access.PUBLIC)
+    assert agent.mcp_tools == Agent.McpTools.AGENT
     assert agent.skills[0]["examples"] == ["Say hello"]
     assert "/a2a/loud-bird" in capsys.readouterr().out
 

@@ -51,7 +51,7 @@ PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
 _NAMELESS = """
     acceptedOutputModes[] access after algorithm archived arguments asked at auth base before body branches catchUp
-    catchUpLimit category credentials cron data decision decline definition digest dryRun email encoding events_limit
+    catchUpLimit category Content-Type credentials cron data decision decline definition delivery digest dryRun email encoding events_limit
     events_since every_version everySeconds expiresInDays extensions[] filename format from goal graceSeconds
     header headers health historyLength Idempotency-Key include includeArtifacts index inline inputs isOn keepFiles
     keys kind kinds[] language limit listed max_gap mediaType message metadata mode name note only[] onlyIf options

@@ -26,6 +26,7 @@ class Description(BaseModel):
         serve: instead, a command that starts an A2A server of its own at the Unix socket $A2A_SOCKET.
         name, description, version: replace the handler's.
         access: who may use it, as `access` of an agent says; a platform's usual one by default.
+        mcp_tools: what MCP clients are offered: `agent`, one tool, or `skills`, one each; nothing by default.
         starters: questions to begin with, which people are shown.
         secrets: names of the environment's secrets that it needs, such as OPENAI_API_KEY.
         memory: megabytes that its processes may take together.
@@ -41,6 +42,7 @@ class Description(BaseModel):
     description: str = ""
     version: str = ""
     access: Literal["", "public", "authenticated"] = ""
+    mcp_tools: Literal["", "agent", "skills"] = ""
     starters: list[str] = Field(default=[], max_length=8)
     secrets: list[Annotated[str, Field(pattern="^[A-Z][A-Z0-9_]*$")]] = []
     memory: int = Field(default=512, ge=64, le=65_536)
