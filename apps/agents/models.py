@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -25,8 +25,10 @@ from apps.installation import current
 from apps.installation.models import Activity
 
 OFFERS_MODELS = "offersModels"
-USUAL_SECONDS = "usualSeconds"
 """In an agent's capabilities, not on its card: people may choose the model of a conversation."""
+USUAL_SECONDS = "usualSeconds"
+STEERABLE = "steerable"
+"""In an agent's capabilities: its turns read messages that come meanwhile, and can end after a step."""
 MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
@@ -81,7 +83,7 @@ class AgentQuerySet(VisibleQuerySet["Agent"]):
 
     def with_versions_for(self, principal: Principal) -> AgentQuerySet:
         """Agents whose versions the caller may see: operators all, who builds in a workspace those there."""
-        if may_operate(principal, "agents.view_agentversion"):
+        if may_operate(principal, SEE_VERSIONS):
             return self if principal.agents is None else self.filter(slug__in=principal.agents)
         if not principal.can(Permission.BUILD):
             return self.none()
@@ -98,6 +100,15 @@ class AgentQuerySet(VisibleQuerySet["Agent"]):
 
 def text_modes() -> list[str]:
     return ["text/plain"]
+
+
+SLUG_VALIDATORS: list[Callable[[Any], None]] = [
+    RegexValidator(r"^[a-z0-9][a-z0-9-]*\Z", "Use lower-case letters, digits and hyphens."),
+    refuse_reserved_slug,
+]
+DEPLOYMENT = "deployment"
+SEE_VERSIONS = "agents.view_agentversion"
+"""In the content of a version whose agent has a folder: the folder's digest."""
 
 
 class Agent(models.Model):
@@ -138,10 +149,7 @@ class Agent(models.Model):
     slug = models.CharField(
         max_length=63,
         unique=True,
-        validators=[
-            RegexValidator(r"^[a-z0-9][a-z0-9-]*\Z", "Use lower-case letters, digits and hyphens."),
-            refuse_reserved_slug,
-        ],
+        validators=SLUG_VALIDATORS,
     )
     name = models.CharField(max_length=120)
     description = models.TextField()
@@ -343,6 +351,26 @@ class Agent(models.Model):
         return declared if isinstance(declared, int | float) and declared > 0 else None
 
     @property
+    def folder(self) -> str:
+        """The digest of its folder, if its code runs here in a process of its own; or "". Loads `current_version`."""
+        return self.current_version.folder if self.kind == Agent.Kind.REMOTE and self.current_version else ""
+
+    @property
+    def nature(self) -> str:
+        """What people call it: a kind, or that it has a process of its own. See `NATURES`."""
+        return PROCESS if self.folder else self.kind
+
+    @property
+    def is_steerable(self) -> bool:
+        """Whether a turn of it reads messages that come meanwhile, and can end after a step."""
+        return self.kind == Agent.Kind.MODEL or bool(self.capabilities.get(STEERABLE))
+
+    @property
+    def reads_while_it_works(self) -> bool:
+        """Whether a message to its task at work neither interrupts the turn nor is refused, and may be read in it."""
+        return self.is_steerable and self.on_busy == Agent.OnBusy.ENQUEUE
+
+    @property
     def is_public(self) -> bool:
         return self.access == Agent.Access.PUBLIC
 
@@ -424,7 +452,20 @@ class AgentPicture(models.Model):
         return f"picture of {self.agent_id}"
 
 
+PROCESS = "process"
+NATURES = {
+    str(Agent.Kind.HOSTED): "Hosted here",
+    PROCESS: "Own process",
+    str(Agent.Kind.REMOTE): "Remote agent",
+    str(Agent.Kind.MODEL): "Language model",
+    str(Agent.Kind.PLAN): "Plan",
+}
+"""What each agent is, in plain words, by `Agent.nature`."""
+
+
 class AgentVersionQuerySet(VisibleQuerySet["AgentVersion"]):
+    key = "number"
+
     def visible_to(self, principal: Principal) -> AgentVersionQuerySet:
         return self.filter(agent__in=Agent.objects.with_versions_for(principal))
 
@@ -450,6 +491,11 @@ class AgentVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent}, version {self.number}"
+
+    @property
+    def folder(self) -> str:
+        """The digest of the agent's folder; "" if it has none."""
+        return str(self.content.get(DEPLOYMENT, ""))
 
     @property
     def reference(self) -> dict[str, Any]:

@@ -15,13 +15,16 @@ from apps.accounts.errors import Kind, Refusal
 from apps.accounts.models import User, Workspace, may_operate, person_of
 from apps.accounts.people.erasure import Person, Remains
 from apps.accounts.permissions import Permission
+from apps.accounts.principals import AGENTS as SCOPE
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, USUAL_SECONDS, Agent, AgentVersion
+from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, STEERABLE, USUAL_SECONDS, Agent, AgentVersion
 from parley.db.sql import write_transaction
 from parley.registry import added
+
+RIGHT_TO_RELEASE = "agents.change_agent"
 
 
 def house_workspace() -> Workspace:
@@ -103,7 +106,7 @@ def may_release(principal: Principal, agent: Agent) -> bool:
             return True
         if agent.owner_id is not None and (agent.owner_id == principal.user_id or principal.can(Permission.SETTINGS)):
             return True
-    return may_operate(principal, "agents.change_agent")
+    return may_operate(principal, RIGHT_TO_RELEASE)
 
 
 class NoRelease(Refusal):
@@ -176,7 +179,7 @@ def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
 def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
     """The fields of Agent that a handler sets."""
     name = handler.name or slug.replace("-", " ").capitalize()
-    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds}
+    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds, STEERABLE: handler.steerable}
     return {
         "name": name,
         "description": handler.description or f"The agent {name}.",
@@ -227,7 +230,9 @@ REVERT = Act[AgentVersion](
     " current, but tasks that run do.",
     said=lambda made: f"Rolled back: {made} is current.",
     check=lambda version, principal: check_release(version.agent, principal),
+    scope=SCOPE,
     permission=Permission.BUILD,
+    operator_permission=RIGHT_TO_RELEASE,
     is_offered=lambda version: (
         versions.run_side_by_side(version.agent)
         and version.agent.current_version_id != version.pk

@@ -26,8 +26,6 @@ from apps.agents.rollouts.models import Rollout
 
 JSON = dict[str, Any]
 
-DEPLOYMENT = "deployment"
-"""In the content of an agent that has a folder: the folder's digest."""
 HOSTED_FIELDS = ("handler", "name", "description", "version", "skills", "input_modes", "output_modes", "capabilities")
 
 
@@ -112,7 +110,7 @@ def run_side_by_side(agent: Agent) -> bool:
     """
     if agent.current_version_id is None or agent.kind == Agent.Kind.HOSTED:
         return False
-    return agent.kind != Agent.Kind.REMOTE or DEPLOYMENT in version_at(agent.current_version_id).content
+    return agent.kind != Agent.Kind.REMOTE or bool(version_at(agent.current_version_id).folder)
 
 
 def number_for_session(agent: Agent, session: str) -> int | None:

@@ -274,10 +274,13 @@ class Peer:
             task = await sdk.get_task(request, context=self._context())
         return EventCheck(task_id).check_task(self._json_of(task, client))
 
-    async def cancel(self, task_id: str) -> JSON:
+    async def cancel(self, task_id: str, metadata: Mapping[str, Any] | None = None) -> JSON:
+        """Cancel a task, or what the `metadata` asks for by an extension, whose URIs are its names."""
         client, sdk = self._make_client()
+        request = json_format.ParseDict({"id": self._path_id(task_id), "metadata": metadata or {}}, CancelTaskRequest())
+        used = {self._extensions_header: ", ".join(metadata)} if metadata else {}
         with sdk_failures():
-            task = await sdk.cancel_task(CancelTaskRequest(id=self._path_id(task_id)), context=self._context())
+            task = await sdk.cancel_task(request, context=self._context(used))
         return EventCheck(task_id).check_task(self._json_of(task, client))
 
     async def set_webhook(self, task_id: str, config: Mapping[str, Any]) -> JSON:

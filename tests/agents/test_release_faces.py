@@ -29,7 +29,7 @@ def act(client, ada, agent):
 
     def act(name="agent-versions-act", number=None, **form):
         if number:
-            form["version"] = str(agent.versions.get(number=number).pk)
+            form["version"] = number
         return client.post(reverse(f"web:{name}", args=["clerk"]), form)
 
     return act

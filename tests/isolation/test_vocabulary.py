@@ -33,7 +33,6 @@ WITHOUT = {
     "session_marks.SessionMark": MACHINE,
     "session_marks.LegalHold": OPERATORS,
     "sharing.Presence": MACHINE,
-    "deployments.Deployment": OPERATORS,
     "remote.RemoteAgent": "it is found by its agent",
     "remote.OpenWork": MACHINE,
     "remote.Peer": OPERATORS,

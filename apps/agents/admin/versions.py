@@ -18,7 +18,7 @@ from apps.accounts.models import User
 from apps.agents.definitions import as_yaml
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.pages.agents import choices_of_versions
-from apps.agents.registration import REVERT, VERSIONS
+from apps.agents.registration import REVERT, RIGHT_TO_RELEASE, VERSIONS
 from apps.agents.rollouts.models import Rollout
 from apps.agents.rollouts.releasing import ROLLOUTS, can_be_tried, rollout_of
 from apps.agents.versions import Standing, side_by_side, standing
@@ -96,7 +96,7 @@ class AgentVersionAdmin(ActingAdmin, ReadOnlyAdmin):
     fields = list_display
     change_form_outer_after_template = "admin/agents/version.html"
     actions_detail = ("roll_out", "download")
-    operate_permission = "agents.change_agent"
+    operate_permission = RIGHT_TO_RELEASE
 
     def page_after(self, action: RowAction, row: AgentVersion) -> HttpResponse:
         """The current version, which the button makes."""

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 
 from apps.accounts.models import User
 from apps.accounts.resources import Act
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import SEE_VERSIONS, Agent, AgentVersion
 from apps.agents.pages.usage import facts_of, last
 from apps.agents.registration import REVERT, VERSIONS, OneVersionOnly, may_release
 from apps.agents.rollouts.models import Rollout
@@ -67,7 +67,7 @@ def versions(request: HttpRequest, slug: str) -> HttpResponse:
 def _page(request: HttpRequest, agent: Agent, **more: Any) -> HttpResponse:
     principal, user = principal_of(request), cast("User", request.user)
     may_act = run_side_by_side(agent) and may_release(principal, agent)
-    sees_costs = user.has_perm("agents.view_agentversion")
+    sees_costs = user.has_perm(SEE_VERSIONS)
     measured = read(last(DAYS), lambda reading: _by_version(reading, agent))
     shown = AgentVersion.objects.filter(agent=agent).select_related("author").defer("content")
     rows = [_row(one, agent, measured, may_act, sees_costs) for one in shown.order_by("-number")[:MOST_SHOWN]]

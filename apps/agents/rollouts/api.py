@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.accounts.principals import AGENTS
 from apps.accounts.resources import Act, NotNeeded
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import REVERT, VERSIONS
@@ -45,6 +46,7 @@ class VersionShape(Shape):
         "current yet. `earlier`: only sessions that keep their version use it.",
     )
     note = serializers.CharField()
+    folder = serializers.CharField(help_text="The digest of the agent's folder. Empty if it has none.")
     sha256 = serializers.CharField(help_text="The SHA-256 digest of its content as canonical JSON (RFC 8785).")
     created_at = serializers.DateTimeField()
 
@@ -77,7 +79,7 @@ class RollingOut(Body):
 
 def _version(self: Operations, agent: Agent, number: int) -> AgentVersion:
     """Raises NotFound."""
-    return VERSIONS.visible_to(self.principal).filter(agent=agent).find(self.principal, number, by="number")
+    return VERSIONS.visible_to(self.principal).filter(agent=agent).find(self.principal, number)
 
 
 def _rollout(self: Operations, agent: Agent) -> Rollout:
@@ -104,6 +106,7 @@ def _act(act: Act[Any], row: Callable[..., Any]) -> Any:
 class Releases(Operations):
     """For those who build agents in its workspace, and for operators."""
 
+    scopes = dict.fromkeys(("GET", "HEAD", "PUT", "POST"), AGENTS)
     permissions = dict.fromkeys(("PUT", "POST"), Permission.BUILD)
 
     @documented(

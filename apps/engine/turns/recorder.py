@@ -299,7 +299,9 @@ class EventBatch:
     def _write(self, events: Sequence[NewEvent], lock: bool) -> None:
         assignment, context = self.assignment, self.assignment.task.context
         lease, task = assignment.lease, assignment.task.pk
-        with ledger.writing(context, lease=lease, lock=lock) as log:
+        read = [event.payload["until"] for event in events if event.type == EventType.AGENT_READ]
+        values = {"read_until": max(read)} if read else None
+        with ledger.writing(context, lease=lease, lease_values=values, lock=lock) as log:
             if lock and self._tried_after is not None:
                 newer = Event.objects.filter(context=log.context, index__gt=self._tried_after)
                 if newer.filter(run=lease.run_id).exists():  # only the run's holder writes its events

@@ -31,6 +31,7 @@ from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unautho
 from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.state import StateKeeper
+from apps.remote.execution.steering import Steering
 from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
 from parley import db
 from parley.registry import added
@@ -131,13 +132,22 @@ class _Turn:
         self._assignment = remote_run.assignment
         self._emit = task.emit
         self._state = StateKeeper(remote_run.assignment, peer)
-        self._follower = TaskFollower(peer, remote_run, task.emit, self._state)
+        self._steering = Steering(remote_run, peer, task)
+        self._follower = self._make_follower()
         self._began = time.monotonic()
         self._is_repeated = False  # the agent's process that had the task ended
 
+    def _make_follower(self) -> TaskFollower:
+        return TaskFollower(self._peer, self._remote_run, self._emit, self._taken_from)
+
+    async def _taken_from(self, event: JSON) -> JSON:
+        """The event without what extensions say in it."""
+        return await self._steering.taken_from(await self._state.taken_from(event))
+
     async def outcome(self) -> Outcome:
         try:
-            task = await self._settled()
+            async with self._steering.alongside():
+                task = await self._settled()
         except AnsweredWithMessage as answer:
             if context_id := answer.message.get("contextId") or self._remote_run.remote_ids.get("contextId"):
                 await db.persist(runs.save_remote_context, self._remote_run, context_id)
@@ -163,7 +173,7 @@ class _Turn:
                 if not await self._begins_again(error):
                     raise
                 self._is_repeated = self._remote_run.is_resumed = True
-                self._follower = TaskFollower(self._peer, self._remote_run, self._emit, self._state)
+                self._follower = self._make_follower()
 
     async def _begins_again(self, error: RemoteError) -> bool:
         """Does the agent take the turn again, from its state and with the steps that it has finished?
@@ -185,6 +195,7 @@ class _Turn:
         is_repeat = error.was_sent is not False
         if is_repeat and not await db.persist(runs.save_repeat, remote_run):
             return False
+        self._steering.begin_again()
         if is_cut:
             raise _ProcessEnded(error) from error
         return True

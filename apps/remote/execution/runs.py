@@ -110,6 +110,12 @@ def save_remote_context(remote_run: RemoteRun, context_id: str) -> None:
     _write_held(remote_run.assignment, remote=remote_run.remote_ids)
 
 
+def save_seen(remote_run: RemoteRun, message_id: str) -> None:
+    """Note that the agent knows our messages up to this one. Raises LeaseLost."""
+    remote_run.remote_ids = {**remote_run.remote_ids, "seen": message_id}
+    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+
+
 def save_repeat(remote_run: RemoteRun) -> bool:
     """Note that the turn begins again at the agent; False if it may not start more often. Raises LeaseLost."""
     repeats = int(remote_run.remote_ids.get("repeats", 0)) + 1

@@ -22,7 +22,6 @@ from apps.remote.a2a_client import Peer
 from apps.remote.errors import CutOff, Misbehaved, OtherTask, Overloaded, Refused, RemoteError, Unreachable
 from apps.remote.execution import cancellation, runs, webhooks
 from apps.remote.execution.runs import RemoteRun
-from apps.remote.execution.state import StateKeeper
 from apps.remote.execution.translation import TaskTranslator, is_settled, state_of
 from parley import db
 
@@ -32,6 +31,7 @@ STREAM_END_SECONDS = 0.1  # to wait for the end of a stream after its task ended
 AWAY_POLL_SECONDS = 15.0  # the longest wait between looks for an agent that cannot be reached
 HISTORY_LENGTH = 1  # the last message may be the answer
 Emit = Callable[[Emission], Awaitable[None]]
+TakenFrom = Callable[[JSON], Awaitable[JSON]]
 
 
 class AnsweredWithMessage(Exception):
@@ -54,9 +54,10 @@ class TaskFollower:
     `hints` is the metadata of the last status update.
     """
 
-    def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit, state: StateKeeper) -> None:
+    def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit, taken_from: TakenFrom) -> None:
+        """`taken_from`: takes out of an event what extensions say in it."""
         self._is_alive = False
-        self._state = state
+        self._taken_from = taken_from
         self.hints: JSON = {}
         self._peer, self._remote_run, self._emit = peer, remote_run, emit
         self._run = remote_run.assignment.lease.run_id
@@ -157,7 +158,7 @@ class TaskFollower:
         self._note_alive()
         if named := event_task(event):
             await self._save_ids(named)
-        event = await self._state.taken_from(event)
+        event = await self._taken_from(event)
         if (message := event.get("message")) is not None:
             if self._remote_run.task_id:  # a message of the task, not its end
                 await self._emit_all(self.translator.message(message))
@@ -263,7 +264,7 @@ class TaskFollower:
                 await asyncio.sleep(min(wait.next(asked, longest=AWAY_POLL_SECONDS), settings.REMOTE_AWAY_SECONDS))
             else:
                 self._note_alive()
-                return dict((await self._state.taken_from({"task": task}))["task"])
+                return dict((await self._taken_from({"task": task}))["task"])
 
     async def _pause(self, nudged: asyncio.Event) -> None:
         quiet = self._loop.time() - self._last_news

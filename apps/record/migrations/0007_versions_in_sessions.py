@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('record', '0005_artifacts_by_their_id'),
+        ('record', '0006_steering'),
     ]
 
     operations = [
