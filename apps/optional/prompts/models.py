@@ -18,7 +18,7 @@ from apps.record.reading.visibility import seen_by
 MAX_SLUG = 60  # characters
 MAX_PROMPT = 50_000  # characters of a text
 valid_slug = RegexValidator(r"^[a-z0-9]+(-[a-z0-9]+)*\Z", "Use lower-case letters, digits, and hyphens between them.")
-valid_tags = RegexValidator(r"^(\w[\w-]*( \w[\w-]*)*)?\Z", "Write tags as words with one space between them.")
+valid_tags = RegexValidator(r"^\w[\w-]*( \w[\w-]*)*\Z", "Write tags as words with one space between them.")
 
 
 class PromptQuerySet(OwnedQuerySet["Prompt"]):

@@ -164,17 +164,18 @@ def _variable(inner: str, line: str) -> Variable:
             " Write \\{{ for braces that are no variable."
         )
     kind, default = found["kind"], found["default"]
-    is_long = kind == LONG_TEXT
-    choices = (
-        tuple(dict.fromkeys(filter(None, (one.strip() for one in kind.split("|"))))) if kind and not is_long else ()
-    )
+    is_long, choices = kind == LONG_TEXT, _choices(kind or "")
     if kind is not None and not is_long and not 2 <= len(choices) <= MOST_CHOICES:
-        raise WrongTemplate(
-            f"{shown}: after the colon, write 2 to {MOST_CHOICES} choices separated by |, or: {LONG_TEXT}."
-        )
+        takes = f"2 to {MOST_CHOICES} choices separated by |, or: {LONG_TEXT}"
+        raise WrongTemplate(f"{shown}: after the colon, write {takes}.")
     if choices and default is not None and default not in choices:
         raise WrongTemplate(f"{shown}: the default must be one of the choices.")
     longest = LONG if is_long else LINE
     if default is not None and (len(default) > longest or ("\n" in default and not is_long)):
         raise WrongTemplate(f"{shown}: the default is one line of at most {LINE} characters, unless it is {LONG_TEXT}.")
     return Variable(name, is_long, choices, default)
+
+
+def _choices(kind: str) -> tuple[str, ...]:
+    """Without repetitions; () for a kind that has none."""
+    return tuple(dict.fromkeys(filter(None, (one.strip() for one in kind.split("|"))))) if kind != LONG_TEXT else ()
