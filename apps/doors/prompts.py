@@ -30,7 +30,7 @@ class OfferedPrompt:
 
 
 class Library(Protocol):
-    def list(self, principal: Principal) -> list[OfferedPrompt]:
+    def offered_to(self, principal: Principal) -> list[OfferedPrompt]:
         """What the caller can use, in the order of its names."""
 
     def render(self, principal: Principal, name: str, values: Mapping[str, str]) -> tuple[OfferedPrompt, str] | None:

@@ -61,6 +61,11 @@ def typed(text: str, shown: str) -> Callable[[Page], None]:
     return do
 
 
+def chosen_prompt(page: Page) -> None:
+    typed("/su", "#prompts [role=option]")(page)
+    keys("Tab", "dialog form.fill")(page)
+
+
 def opened_files(page: Page) -> None:
     drawn(".from-agent .chip")(page)
     if page.locator("#to-panel").is_visible():
@@ -142,5 +147,5 @@ def views(person: Person) -> Iterator[View]:
     yield View("prompt-edit", f"/prompts/{prompt}/edit")
     yield View("prompts-import", "/prompts/import")
     yield View("prompt-options", "/", typed("/su", "#prompts [role=option]"))
-    yield View("prompt-fill", session, typed("/su\t", "dialog form.fill"))
+    yield View("prompt-fill", session, chosen_prompt)
     yield View("nowhere", "/nowhere")

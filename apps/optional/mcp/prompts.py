@@ -18,7 +18,7 @@ def list_prompts(library: Library, principal: Principal, cursor: str | None) -> 
     """A page. Raises McpError for a cursor of another list."""
     bound = wire.binding("mcp prompts", principal.user_id, principal.workspace_id)
     after = "" if cursor is None else str(read_cursor(cursor, bound))
-    found = [one for one in library.list(principal) if one.name > after]
+    found = [one for one in library.offered_to(principal) if one.name > after]
     shown = found[:PROMPTS_PER_PAGE]
     more = wire.encode_cursor([shown[-1].name], bound) if len(found) > len(shown) else None
     return types.ListPromptsResult(prompts=[_prompt(one) for one in shown], next_cursor=more)

@@ -89,7 +89,8 @@ def _name(prompt: Prompt, is_new: bool) -> None:
 
 
 def _numbered(slug: str, most: int) -> list[str]:
-    return [slug, *(f"{slug[: MAX_SLUG - 1 - len(str(number))]}-{number}" for number in range(2, most + 1))]
+    beginnings = ((slug[: MAX_SLUG - 1 - len(str(number))].rstrip("-"), number) for number in range(2, most + 1))
+    return [slug, *(f"{beginning}-{number}" for beginning, number in beginnings)]
 
 
 def _others(prompt: Prompt) -> QuerySet[Prompt]:
@@ -152,9 +153,9 @@ def use(principal: Principal, prompt: Prompt, values: Mapping[str, str]) -> str:
     return text
 
 
-def usable(principal: Principal) -> list[Prompt]:
-    """What the caller can use, the most used first. Of two with one command, their own."""
-    found = Prompt.objects.visible_to(principal).select_related("owner").order_by("-used", "name", "pk")
+def usable(principal: Principal, **only: str) -> list[Prompt]:
+    """What the caller can use, the most used first. Of two with one command, their own. `only`: values of fields."""
+    found = Prompt.objects.visible_to(principal).filter(**only).order_by("-used", "name", "pk")
     own_first = sorted(found, key=lambda one: one.owner_id != principal.user_id)
     chosen = {one.slug: one.pk for one in reversed(own_first)}
     return [one for one in found if chosen[one.slug] == one.pk]
@@ -163,12 +164,13 @@ def usable(principal: Principal) -> list[Prompt]:
 class OfferedLibrary:
     """What other protocols offer (`apps.doors.prompts.Library`)."""
 
-    def list(self, principal: Principal) -> list[OfferedPrompt]:
+    def offered_to(self, principal: Principal) -> list[OfferedPrompt]:
         return sorted((_offer(one) for one in usable(principal)), key=lambda one: one.name)
 
     def render(self, principal: Principal, name: str, values: Mapping[str, str]) -> tuple[OfferedPrompt, str] | None:
-        found = next((one for one in usable(principal) if one.slug == name), None)
-        return (_offer(found), use(principal, found, values)) if found else None
+        for found in usable(principal, slug=name):
+            return _offer(found), use(principal, found, values)
+        return None
 
 
 def _offer(prompt: Prompt) -> OfferedPrompt:
