@@ -19,7 +19,6 @@ from apps.api.framework.serializers import Body, Line, Shape, Struct, Text
 from apps.api.framework.views import Endpoint, Operations
 from apps.optional.prompts import documents, library
 from apps.optional.prompts.models import Prompt, PromptVersion
-from apps.optional.prompts.variables import Variable
 from apps.record.errors import InvalidFields
 
 EXAMPLE = {
@@ -31,13 +30,10 @@ EXAMPLE = {
 @extend_schema_serializer(component_name="PromptVariable")
 class VariableShape(Shape):
     name = serializers.CharField()
-    required = serializers.SerializerMethodField(help_text="Whether a value must be given.")
+    is_required = serializers.BooleanField(help_text="Whether a value must be given.")
     default = serializers.CharField(allow_null=True)
     choices = serializers.ListField(child=serializers.CharField(), help_text="The only values; empty: any text.")
     is_long = serializers.BooleanField(help_text="Whether it takes several lines.")
-
-    def get_required(self, variable: Variable) -> bool:
-        return variable.default is None
 
 
 @extend_schema_serializer(component_name="Prompt")

@@ -58,7 +58,9 @@ def save(principal: Principal, prompt: Prompt) -> Prompt:
     """
     is_new = prompt._state.adding
     with sql.write_transaction():
-        User.objects.select_for_update(no_key=True).get(pk=principal.user_id)  # two at once take two commands
+        User.objects.select_for_update(no_key=True).get(
+            pk=cast("int", principal.user_id)
+        )  # two at once take two commands
         if is_new:
             prompt.owner_id, prompt.workspace_id = cast("int", principal.user_id), cast("int", principal.workspace_id)
             if Prompt.objects.filter(**principal.own()).count() >= MOST_PROMPTS:
@@ -111,7 +113,7 @@ def _keep_version(prompt: Prompt, principal: Principal) -> None:
     if newest is not None and newest.text == prompt.text:
         return
     number = (versions.aggregate(last=Max("number"))["last"] or 0) + 1
-    versions.create(prompt=prompt, number=number, text=prompt.text, author_id=principal.user_id)
+    PromptVersion.objects.create(prompt=prompt, number=number, text=prompt.text, author_id=principal.user_id)
     versions.filter(number__lte=number - VERSIONS_KEPT).delete()
 
 
@@ -132,9 +134,8 @@ COPY = Act[Prompt](
     "copy", "Copy", _copy, "Copy a prompt", "The copy is yours alone.",
     lambda made: f"Your copy is /{made.slug}.", starts_work=True, repeats=False, icon="content_copy",
 )  # fmt: skip
-DELETE: Act[Prompt] = replace(
-    deleting("a prompt and its versions", "Messages that were written with it stay."), check=_check_may_change
-)
+_DELETE: Act[Prompt] = deleting("a prompt and its versions", "Messages that were written with it stay.")
+DELETE = replace(_DELETE, check=_check_may_change)
 RESTORE = Act[PromptVersion](
     "restore", "Restore", _restore, "Restore a version of a prompt", "Its text becomes the newest version.",
     lambda prompt: "Restored.", check=lambda version, principal: _check_may_change(version.prompt, principal),
@@ -174,7 +175,7 @@ class OfferedLibrary:
 
 
 def _offer(prompt: Prompt) -> OfferedPrompt:
-    variables = [PromptVariable(one.name, one.about, one.default is None) for one in prompt.template.variables]
+    variables = [PromptVariable(one.name, one.about, one.is_required) for one in prompt.template.variables]
     return OfferedPrompt(prompt.slug, prompt.name, prompt.description, variables)
 
 

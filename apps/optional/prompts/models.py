@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Self
 
 from django.conf import settings
 from django.core.validators import MaxLengthValidator, RegexValidator
@@ -21,10 +22,14 @@ valid_slug = RegexValidator(r"^[a-z0-9]+(-[a-z0-9]+)*\Z", "Use lower-case letter
 valid_tags = RegexValidator(r"^\w[\w-]*( \w[\w-]*)*\Z", "Write tags as words with one space between them.")
 
 
-class PromptQuerySet(OwnedQuerySet["Prompt"]):
-    def visible_to(self, principal: Principal) -> PromptQuerySet:
+class SharedQuerySet[M: models.Model](OwnedQuerySet[M]):
+    def visible_to(self, principal: Principal) -> Self:
         """A known caller's own, and those that others share with the current workspace."""
         return self.filter(seen_by(principal, self.path)) if principal.is_known else self.none()
+
+
+class PromptQuerySet(SharedQuerySet["Prompt"]):
+    pass
 
 
 class Prompt(models.Model):
@@ -80,7 +85,7 @@ class Prompt(models.Model):
         return self.tags.split()
 
 
-class PromptVersionQuerySet(PromptQuerySet):
+class PromptVersionQuerySet(SharedQuerySet["PromptVersion"]):
     path = "prompt__"
 
 

@@ -12,6 +12,7 @@ from django import forms
 from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.views.decorators.cache import never_cache
@@ -163,7 +164,7 @@ def _content(file: Any) -> bytes:
 
 
 @reader_view
-def export_prompts(request: HttpRequest) -> HttpResponse:
+def export_prompts(request: HttpRequest) -> HttpResponseBase:
     """The person's own of this workspace: `as=json`, or `as=markdown` in a ZIP file."""
     own = Prompt.objects.filter(**principal_of(request).own()).order_by("slug")
     match request.GET.get("as", "json"):

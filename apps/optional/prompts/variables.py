@@ -50,6 +50,10 @@ class Variable:
         return self == Variable(self.name)
 
     @property
+    def is_required(self) -> bool:
+        return self.default is None
+
+    @property
     def about(self) -> str:
         """What it takes, in a sentence."""
         usual = f"By default {self.default}." if self.default else ""
@@ -78,7 +82,7 @@ class Template:
     def fields(self) -> list[Field]:
         """Of the form that asks for the values."""
         properties = {one.name: one.schema for one in self.variables}
-        required = [one.name for one in self.variables if one.default is None]
+        required = [one.name for one in self.variables if one.is_required]
         return fields_of(
             {"name": "values", "schema": {"type": "object", "properties": properties, "required": required}}
         )
