@@ -58,11 +58,9 @@ def save(principal: Principal, prompt: Prompt) -> Prompt:
     """
     is_new = prompt._state.adding
     with sql.write_transaction():
-        User.objects.select_for_update(no_key=True).get(
-            pk=cast("int", principal.user_id)
-        )  # two at once take two commands
+        caller = User.objects.select_for_update(no_key=True).get(pk=cast("int", principal.user_id))  # one by one
         if is_new:
-            prompt.owner_id, prompt.workspace_id = cast("int", principal.user_id), cast("int", principal.workspace_id)
+            prompt.owner_id, prompt.workspace_id = caller.pk, cast("int", principal.workspace_id)
             if Prompt.objects.filter(**principal.own()).count() >= MOST_PROMPTS:
                 raise TooManyPrompts
         elif stored := Prompt.objects.filter(pk=prompt.pk).first():

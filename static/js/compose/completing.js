@@ -1,7 +1,7 @@
 // Completes the word before a composer's cursor: a list from which one chooses by the arrows and Enter, or by a touch.
 import { h } from "../dom.js";
 
-const MOST = 8;
+const MOST = 5; // they fit without scrolling
 const DESCRIBES = ["aria-haspopup", "aria-controls", "aria-autocomplete", "aria-activedescendant"];
 
 /** Subclasses have `typed`, whose last group is the word, `load()`, which gives options or null, `namesOf(option)`, and `take(option)`. */
