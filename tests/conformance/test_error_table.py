@@ -122,8 +122,8 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused MissingRole MissingScope NeedsKey NotByThem NotPermitted NotWholeAccount NotYours "
-        "PermissionDenied ScopesRefused",
+        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NotByThem NotPermitted "
+        "NotWholeAccount NotYours PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

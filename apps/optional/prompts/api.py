@@ -52,7 +52,7 @@ class PromptShape(ModelShape):
 
 
 @extend_schema_serializer(component_name="PromptVersion")
-class VersionShape(ModelShape):
+class PromptVersionShape(ModelShape):
     """A text that a prompt had or has."""
 
     author_name = serializers.CharField(source="author.short_name", allow_null=True, help_text="Who wrote it.")
@@ -75,7 +75,7 @@ class Prompts(ResourceViewSet):
     resource = library.PROMPTS
     shape = PromptShape
     answers = {library.COPY.name: PromptShape}
-    lists = {"versions": (library.VERSIONS, VersionShape, "List a prompt's versions, newest first")}
+    lists = {"versions": (library.VERSIONS, PromptVersionShape, "List a prompt's versions, newest first")}
     notes = {
         "create": "If you have a prompt with this `slug`, a number is added to it.",
         "update": "A changed text becomes a version. Only the owner and managers of the workspace may change it.",
