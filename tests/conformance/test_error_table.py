@@ -108,9 +108,10 @@ TOLD: dict[str, Told] = {
     ),
     **of(
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
-        "NoAgentFits NotBegun NotReady NotYourSession NotYourTask PaymentMissing PaymentUnderWay PaymentUsed "
-        "PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets TooManyChannels "
-        "TooManyPrompts TooManySchedules TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
+        "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask PaymentMissing PaymentUnderWay "
+        "PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets "
+        "TooManyChannels TooManyPrompts TooManySchedules TooManyWaiting TooManyWebhooks Unreachable "
+        "UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
