@@ -45,6 +45,7 @@ class ParleyApp(AppConfig):
     artifact_notes: Paths = ()  # on an artifact's preview: request, context, artifact, if it is small; a SafeString
     remote_completion_listeners: Paths = ()  # awaited after a remote task: its run, itself, its artifacts' ids
     data_parts: Paths = ()  # on the page of a person's data: the request; a SafeString
+    personal_data: Paths = ()  # for an archive of a person's data: the person; returns file names, words, contents
     account_erasers: Paths = ()  # before a person's rows are deleted: `accounts.people.erasure.Person`; raises Refusal
     account_remains: Paths = ()  # what stays of an erased person: the person; yields `accounts.people.erasure.Remains`
     after_account_erased: Paths = ()  # after the commit
@@ -61,6 +62,7 @@ class ParleyApp(AppConfig):
     payment_budgets = ""  # in the transaction in which a task asks for a payment: task, the event's index, its choices
     agent_socket = ""  # awaited before an agent is called: the agent; returns its Unix socket if it runs here, or ""
     agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
+    prompt_library = ""  # when a protocol lists or renders prompts: a `doors.prompts.Library`
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
     # A function for each kind of agent

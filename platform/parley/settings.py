@@ -122,6 +122,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.a2a",
     "apps.api",
     "apps.doors",
+    "apps.optional.prompts",
     "apps.optional.openai",
     "apps.optional.mcp",
     "apps.optional.agui",

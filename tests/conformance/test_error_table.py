@@ -110,7 +110,8 @@ TOLD: dict[str, Told] = {
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
         "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask PaymentMissing PaymentUnderWay "
         "PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets "
-        "TooManyChannels TooManySchedules TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
+        "TooManyChannels TooManyPrompts TooManySchedules TooManyWaiting TooManyWebhooks Unreachable "
+        "UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
@@ -123,7 +124,7 @@ TOLD: dict[str, Told] = {
     ),
     **of(
         "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NoRelease NotByThem NotPermitted "
-        "NotWholeAccount PermissionDenied ScopesRefused",
+        "NotWholeAccount NotYours PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

@@ -105,6 +105,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^api/v1/approvals/{task}", {"task": "task of the call"}),
     (r"^sessions/{session}/approvals/{task}", {"session": "session of the call", "task": "task of the call"}),
     (r"^sessions/{session}/apps/{index}", {"index": "page of session"}),
+    (r"prompts/{prompt}/versions/{version}", {"version": "version of prompt"}),
     (r"tasks/{task}/samples/{name}", {"task": "task that asks", "name": "sample"}),
     (r"tasks/{task}/documents/{name}", {"name": "document"}),
     (r"/pictures/named/{name}", {"name": "document"}),

@@ -23,6 +23,7 @@ NOBODY = "8c1c6a3e-5b0e-4b0a-9d4e-0f5f0f0f0f0f"
 FORM = {"message": NOBODY, "text": "a", "do": "pause", "answer": "decline", "agent": "echo", "step": "one"}
 """What any form of a page may ask for."""
 BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "prompts/{prompt}/act"): {"do": "copy"},
     ("POST", "a2a/{slug}"): {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}},
     ("PATCH", "api/v1/sessions/{session}"): {"title": "Ours"},
     ("PUT", "api/v1/sessions/{session}/mark"): {"pinned": True},
@@ -51,7 +52,7 @@ def body_of(address: Address, method: str) -> Any:
     if address.template.endswith(("message:send", "message:stream")):
         return {"message": SAID, "configuration": {"returnImmediately": True, "blocking": False}}
     is_page = not API.match(f"/{address.template}")
-    return FORM if is_page and method == "POST" else BODIES.get((method, address.template))
+    return BODIES.get((method, address.template), FORM if is_page and method == "POST" else None)
 
 
 TOLD_TO_SIGN_IN = "credentials/{token}"

@@ -55,6 +55,7 @@ from apps.notifications import wording
 from apps.notifications.models import Channel, Notification, WebhookSigning
 from apps.optional.evaluations.models import Example
 from apps.optional.mcp.resources import uri_of
+from apps.optional.prompts.models import Prompt
 from apps.optional.transfers.models import Export
 from apps.payments.models import BudgetPayment, PaymentBudget
 from apps.plans.definitions import PlanDefinition
@@ -127,6 +128,8 @@ def fill(place: Place, echo: Agent) -> None:
     _fill_notifications(place)
     for one in features.viewsets():
         place.ids[one.resource.noun] = features.make(one, place.principal, f"{place.mark} {one.resource.noun}").pk
+    prompt = Prompt.objects.get(pk=place.ids["prompt"])
+    place.ids["command of prompt"], place.ids["version of prompt"] = prompt.slug, prompt.versions.get().pk
 
 
 def _fill_agents(place: Place) -> None:

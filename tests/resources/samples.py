@@ -25,6 +25,8 @@ from apps.engine.accept import accept
 from apps.installation.models import Operation
 from apps.notifications.models import Channel, Notification
 from apps.optional.evaluations.models import Evaluation, Example
+from apps.optional.prompts import library
+from apps.optional.prompts.models import Prompt
 from apps.optional.transfers import exports
 from apps.plans.definitions import PlanDefinition
 from apps.plans.models import PlanRun
@@ -179,6 +181,7 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Notification: _notification,
     Operation: lambda place: Operation.objects.get_or_create()[0],
     Peer: _peer,
+    Prompt: lambda place: library.save(place.principal, Prompt(name="Summary", text="Summarize {{topic}}.")),
     PlanRun: _plan_run,
     RemoteAgent: _remote,
     RemoteCredential: _remote_credential,

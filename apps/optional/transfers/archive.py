@@ -35,6 +35,7 @@ from apps.record.events import JSON, EventType
 from apps.record.models import Context, ContextQuerySet, Message
 from apps.record.reading.lookup import DamagedArchive, restored
 from apps.remote.models import RemoteCredential
+from parley.registry import added
 
 log = logging.getLogger("parley.export")
 
@@ -57,6 +58,7 @@ schedules.json  what starts by itself for you
 webhooks.json   what events of other systems start for you
 notifications.json where you are told of your sessions, without addresses and secrets, and what was sent lately
 shares.json     your links to sessions, without the links themselves
+{of_apps}\
 sessions/       a folder for each session, archived ones included:
   session.md    to read
   session.json  the messages, tasks and your feedback
@@ -84,8 +86,10 @@ def write_archive(person: User, file: IO[bytes], watch: Watch) -> None:
     folders, missing, done = UniqueNames(), list[str](), 0
     with ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         made = f"{timezone.now():%Y-%m-%d %H:%M} UTC"
-        _add_text(archive, "README.txt", README.format(at=made, most_acts=MOST_ACTS))
-        for name, content in _about(person).items():
+        others = [found for write in added["personal_data"] for found in write(person)]
+        of_apps = "".join(f"{name:<15} {words}\n" for name, words, _ in others)
+        _add_text(archive, "README.txt", README.format(at=made, most_acts=MOST_ACTS, of_apps=of_apps))
+        for name, content in (_about(person) | {name: content for name, _, content in others}).items():
             _add_json(archive, name, content)
         own = sessions_of(person)
         for keys in batched(list(own.order_by("created_at", "pk").values_list("pk", flat=True)), SESSIONS_AT_ONCE):
