@@ -37,6 +37,8 @@ from apps.agents.registration import error_text
 from apps.deployments import processes
 from apps.deployments.models import AgentSecret, Deployment, Folder
 from apps.deployments.processes import Place
+from apps.record.execution import Run
+from apps.record.models import Context
 from apps.remote import registration
 from apps.remote.agent_cards import cards
 from apps.remote.agent_cards.card_verification import CardSignature
@@ -163,7 +165,23 @@ def _end(found: Deployment, ending: Json) -> None:
     printed = Place(found.slug, found.digest).log(LOG_BYTES)
     found.release(finished_at=timezone.now(), log=printed, secrets=None, **ending)
     if ending["state"] == State.DONE:
-        processes.prune(found.slug)
+        processes.prune(found.slug, folders_in_use(ending["agent"]))
+
+
+def folders_in_use(agent: Agent) -> set[str]:
+    """The digests of those that sessions, a rollout or runs of the agent use."""
+    begun = (
+        Context.objects.filter(agent=agent, deleted_at=None)
+        .order_by()
+        .values_list("agent_version", flat=True)
+        .distinct()
+    )
+    used = {versions.version_in_session(agent, number) for number in (None, *begun)}
+    if agent.rollout_id is not None:
+        used.add(versions.version_at(versions.candidate_of(agent.rollout_id)))
+    runs = Run.objects.unfinished().filter(task__agent=agent).values_list("input__agent__version", flat=True)
+    used.update(agent.versions.filter(pk__in=[key for key in runs if key]))
+    return {version.folder for version in used if version is not None}
 
 
 async def _register(found: Deployment, say: Say) -> Json:

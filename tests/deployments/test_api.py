@@ -16,7 +16,10 @@ from agentkit.serving.protocol import card_of
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import AGENTS, WRITE
+from apps.agents import versions
 from apps.agents.models import Agent
+from apps.agents.rollouts.models import Rollout
+from apps.conversations.sessions.commands import create_session
 from apps.deployments import processes, registering
 from apps.deployments.models import AgentSecret, Deployment, Folder
 from apps.remote import registration
@@ -126,7 +129,7 @@ async def test_members_and_narrow_keys_deploy_nothing(operator, bob_calls, reads
         assert (await caller.post("/deployments", {"slug": "a", "uploadId": str(uuid.uuid4())})).status == 403
         assert (await caller.get("/deployments")).status == 403
         assert (await caller.put("/agents/echo/secrets/A", {"value": "x"})).status == 403
-        assert (await caller.post("/agents/echo/versions/1/revert")).status in (403, 404)
+        assert (await caller.post("/agents/echo/versions/1/revert")).status == 403
     assert (await send(operator, at)).status == 202
 
 
@@ -220,6 +223,18 @@ async def test_lost_deployment_changes_nothing(operator, tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "socket_at", slow)
     await asyncio.wait_for(registering.deploy(begun.body["id"]), 10)
     assert (await db.run(row.get)).state == "working"
+
+
+def test_sessions_and_rollouts_use_folders(data, ada):
+    create_session(ada.principal, registered("bird", "a" * 64))
+    *_, last = (registered("bird", mark * 64) for mark in "bcd")
+    Agent.objects.update(session_versions=Agent.SessionVersions.KEPT)
+    proposed = versions.propose_version(last, last.versions.get(number=2).content)
+    Agent.objects.update(rollout=Rollout.objects.create(agent=last, candidate=proposed, percent=0))
+    used = registering.folders_in_use(Agent.objects.get())
+    assert used == {mark * 64 for mark in "abd"}
+    Agent.objects.update(session_versions=Agent.SessionVersions.NEWEST, rollout=None)
+    assert registering.folders_in_use(Agent.objects.get()) == {"d" * 64}
 
 
 def test_unused_folders_and_homes_go(data, tmp_path, settings):

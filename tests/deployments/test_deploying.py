@@ -62,7 +62,9 @@ async def test_agent_of_folder_answers_as_its_newest_version(ada, tmp_path):
 
 
 @pytest.mark.usefixtures("worker")
-async def test_candidate_of_folder_runs_beside_current_version(ada, tmp_path):
+async def test_candidate_of_folder_runs_beside_current_version(ada, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "MOST_PLACES", 1)
+
     def roll_out():
         operator = members.operator("eve@example.org", "change_agent", "view_agentversion")
         candidate = AgentVersion.objects.select_related("agent").get(number=2)
@@ -75,6 +77,9 @@ async def test_candidate_of_folder_runs_beside_current_version(ada, tmp_path):
     await db.run(roll_out)
     assert await answer(ada, "hello") == "HELLO?"
     assert words(await before.ask("hello")) == "HELLO!"
+    assert all(
+        processes.Place("loud-bird", one.digest).home.exists() for one in await db.run(list, Deployment.objects.all())
+    )
 
 
 @pytest.mark.usefixtures("worker")
@@ -125,6 +130,8 @@ def test_oldest_environments_go(settings, tmp_path):
     for number, place in enumerate(made):
         place.home.mkdir(parents=True)
         os.utime(place.home, (number, number))
+    processes.prune("bird", {made[0].digest})
+    assert all(place.home.exists() for place in made)
     processes.prune("bird")
     assert [place for place in made if not place.home.exists()] == made[:1]
 

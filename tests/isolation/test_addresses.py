@@ -68,7 +68,6 @@ SAME_FOR_ALL = {
     "sessions/{session}/pictures/named/{name}": "the world has no picture; tests/conversations/pages/test_files.py",
     "sessions/{session}/pictures/remote": "it needs a signed query; tests/conversations/pages/test_files.py",
     "shared/{token}/picture": "it needs a signed query; tests/conversations/pages/test_files.py",
-    "agents/{slug}/versions/evaluate": "no version is being tried; tests/evaluations/test_versions.py",
     "api/v1/deployments/{deployment}": "operators alone; tests/deployments/test_api.py",
     "api/v1/agents/{slug}/secrets": "operators alone; tests/deployments/test_api.py",
     "api/v1/agents/{slug}/secrets/{name}": "operators alone; tests/deployments/test_api.py",
@@ -178,7 +177,7 @@ def is_compared(caller: Caller, address: Address) -> bool:
 
 
 NO_LISTS = {"api/v1/events": "a stream; test_sockets.py", "metrics": "its own networks and token read it"}
-USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals|picture$")
+USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals|picture$|^agents/{slug}/versions")
 """Their owner uses these first: what the owner does later ends them."""
 AT_THE_FRONT_DOOR = re.compile("^a2a/(v1/)?tasks")
 """Without a tenant, these have the tasks of the router alone."""

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='deployment',
             name='as_candidate',
-            field=models.BooleanField(db_default=False, default=False, editable=False, help_text='Is its version only for a rollout?'),
+            field=models.BooleanField(db_default=False, default=False, editable=False, help_text='Whether a new version of an agent that exists is not current yet, so that a rollout can try it.'),
         ),
     ]
