@@ -67,8 +67,8 @@ class DeploymentShape(ModelShape):
     class Meta:
         model = Deployment
         fields = (
-            "id", "slug", "access", "as_candidate", "state", "progress", "problem", "log", "version", "url", "digest", "files",
-            "size", "created_at", "finished_at",
+            "id", "slug", "access", "as_candidate", "state", "progress", "problem", "log", "version", "url", "digest",
+            "files", "size", "created_at", "finished_at",
         )  # fmt: skip
 
 
