@@ -87,6 +87,7 @@ USUAL = {
     "event": "incoming event",
     "channel": "channel",
     "budget": "payment budget",
+    "chat_account": "chat_account",
     "invitation": "invitation",
     "export": "export",
     "deployment": "deployment",
