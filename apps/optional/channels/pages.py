@@ -107,7 +107,7 @@ def link_chat(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    *PAGES.urls(),
     path("settings/chat-accounts", link_chat, name="settings-chat-accounts"),
     *ACCOUNTS.row_urls("settings/chat-accounts"),
+    *PAGES.urls(),
 ]
