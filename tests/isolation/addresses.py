@@ -125,6 +125,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"settings/keys/{number}", {"number": "key"}),
     (r"settings/credentials/{number}", {"number": "credential"}),
     (r"settings/security/passkeys/{pk}", {"pk": "passkey"}),
+    (r"^hooks/chats/", {"key": "chat_channel"}),
     (r"^hooks/", {"key": "incoming webhook"}),
     (r"^gateway/files/", {"named": "file link"}),
     (r"^v1/files/", {"signed": "link to a file"}),
