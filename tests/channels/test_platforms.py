@@ -5,8 +5,9 @@ import time
 
 import pytest
 
+from apps.optional.channels import channels, linking
 from apps.optional.channels.mail.platform import Mail
-from apps.optional.channels.models import ChatChannel
+from apps.optional.channels.models import ChatAccount, ChatChannel
 from apps.optional.channels.slack.platform import Slack
 from apps.optional.channels.telegram.platform import Telegram
 from tests.channels.mail import MailStandIn
@@ -127,3 +128,14 @@ def test_quoted_text_is_left_out(channel):
     at = MailStandIn()
     [one] = read(Mail(), channel(at), at.send(at.letter("ada", "hello\n\nthere", Message_ID="<1@elsewhere.example>")))
     assert one.text == "hello\n\nthere"
+
+
+@pytest.mark.django_db
+def test_persons_archive_has_linked_accounts_and_no_secret(ada, echo):
+    made = ChatChannel(name="Help", platform="slack", agent=echo)
+    made.credentials = SlackStandIn.credentials
+    channels.save(ada.principal, made)
+    ChatAccount.objects.create(channel=made, user=ada, external_id="U1")
+    [(_, _, content)] = linking.personal_data(ada)
+    assert [one["account"] for one in content["accounts"]] == ["U1"]
+    assert not any(secret in json.dumps(content) for secret in SlackStandIn.credentials.values())

@@ -10,7 +10,9 @@ import datetime
 import hashlib
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.urls import reverse
@@ -96,6 +98,27 @@ def redeem(channel: ChatChannel, inbound: Inbound, code: str) -> str:
         account, _ = ChatAccount.objects.update_or_create(channel=channel, external_id=inbound.person, defaults=values)
         _record(AuditAction.CHAT_LINKED, account, principal)
     return f"You are linked to {found.user.short_name}. Write your message."
+
+
+def personal_data(person: User) -> Iterator[tuple[str, str, Any]]:
+    """What an archive of the person's data has of this app, without secrets."""
+    channels = ChatChannel.objects.filter(owner=person).order_by("created_at", "pk")
+    accounts = ChatAccount.objects.select_related("channel").filter(user=person).order_by("created_at", "pk")
+    made = [{"name": one.name, "platform": one.platform, "createdAt": one.created_at.isoformat()} for one in channels]
+    linked = [
+        {
+            "platform": one.channel.platform,
+            "account": one.external_id,
+            "name": one.name,
+            "linkedAt": one.created_at.isoformat(),
+        }
+        for one in accounts
+    ]
+    yield (
+        "chats.json",
+        "your chat channels, and your accounts that are linked to some",
+        {"channels": made, "accounts": linked},
+    )
 
 
 def _unlink(account: ChatAccount, principal: Principal) -> ChatAccount:

@@ -90,7 +90,7 @@ def _call_in_words(task: Task) -> str:
     title = visible(call.get("title") or schema_forms.label_of(call["tool"], {}))
     arguments = json.dumps(visible(call["arguments"]), ensure_ascii=False, indent=2)
     people = f"{call['needs']} people must approve it; {len(call['decisions'])} did." if call["needs"] > 1 else ""
-    said = [f"**May {task.agent.name} use “{title}”?**", visible(call["why"]), people]
+    said = [f"**May {task.agent.name} use “{title}”?**", visible(call["why"]), visible(call.get("effect", "")), people]
     return "\n\n".join([*filter(None, said), f"```json\n{arguments.replace('```', '` ` `')}\n```"])
 
 
