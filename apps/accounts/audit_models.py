@@ -53,6 +53,8 @@ class AuditAction(models.TextChoices):
     CREDENTIAL_LENT = "credential.lent", "lent a credential"
     CREDENTIAL_DECLINED = "credential.declined", "declined to give a credential"
     CREDENTIAL_REMOVED = "credential.removed", "removed a credential"
+    CHAT_LINKED = "chat_account.linked", "linked a chat account"
+    CHAT_UNLINKED = "chat_account.unlinked", "unlinked a chat account"
     SECRETS_REENCRYPTED = "secret.reencrypted", "encrypted all secrets with a new key"
     SIGNING_KEY_ROTATED = "signing_key.rotated", "rotated a signing key"
     SIGNING_KEY_REVOKED = "signing_key.revoked", "revoked a signing key"

@@ -73,6 +73,7 @@ class ParleyApp(AppConfig):
 
     work_lists: Paths = ()  # `work.WorkList`: what waits in tables until a job does it
     channel_types: Paths = ()  # `notifications.channel_types.ChannelType`: services by which people are told
+    chat_platforms: Paths = ()  # `optional.channels.platforms.Platform`: where people talk to agents, such as Slack
     tool_modules: Paths = ()  # with tools (`@tool()`) that operators may give to agents without code
     links: Mapping[str, tuple[str, str]] = {}  # in people's sidebar, by names of their addresses: label and icon
     analytics_sources: Paths = ()  # `analytics.counting.Source`: of the sums behind the dashboard

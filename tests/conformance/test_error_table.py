@@ -93,7 +93,8 @@ TOLD: dict[str, Told] = {
     ),
     **of("MultiPartParserError ParseError TooManyFieldsSent", invalid(-32700, UNREADABLE, mcp=(400, -32700))),
     **of(
-        "AddressTaken InvalidFields InvalidParams KeyUsed PairingRefused RequestAborted SessionBusy TestFailed",
+        "AddressTaken CheckFailed InvalidFields InvalidParams KeyUsed PairingRefused RequestAborted SessionBusy "
+        "TestFailed",
         invalid(-32602, (422, "invalid")),
     ),
     **of(

@@ -77,6 +77,7 @@ SAME_FOR_ALL = {
     "sessions/{session}/earlier": "it needs a query; tests/conversations/pages/test_sessions.py",
     "sessions/{session}/branches": "it needs a query; tests/conversations/pages/test_sessions.py",
     "hooks/{key}": "it needs the secret; tests/automation/test_hooks.py",
+    "hooks/chats/{key}": "it needs the secret; tests/channels/test_contract.py",
     "gateway/notifications/{run_id}": "a remote agent has the token; tests/remote/test_webhooks.py",
     ".well-known/oauth-protected-resource/{resource}": "it says nothing of whether there is such an agent",
     "confirm-address/{token}": "a signed link; tests/accounts/test_signing_in.py",

@@ -53,6 +53,7 @@ from apps.engine.turns.questions import slot_of
 from apps.model_agents import pictures
 from apps.notifications import wording
 from apps.notifications.models import Channel, Notification, WebhookSigning
+from apps.optional.channels.models import ChatAccount
 from apps.optional.evaluations.models import Example
 from apps.optional.mcp.resources import uri_of
 from apps.optional.prompts.models import Prompt
@@ -130,6 +131,8 @@ def fill(place: Place, echo: Agent) -> None:
         place.ids[one.resource.noun] = features.make(one, place.principal, f"{place.mark} {one.resource.noun}").pk
     prompt = Prompt.objects.get(pk=place.ids["prompt"])
     place.ids["command of prompt"], place.ids["version of prompt"] = prompt.slug, prompt.versions.get().pk
+    at = {"channel_id": place.ids["chat_channel"], "external_id": f"{place.mark} person"}
+    place.ids["chat_account"] = ChatAccount.objects.create(user=place.owner, name=f"{place.mark} chat", **at).pk
 
 
 def _fill_agents(place: Place) -> None:

@@ -24,6 +24,7 @@ from apps.credentials.models import AuthType, Credential
 from apps.engine.accept import accept
 from apps.installation.models import Operation
 from apps.notifications.models import Channel, Notification
+from apps.optional.channels.models import ChatAccount
 from apps.optional.evaluations.models import Evaluation, Example
 from apps.optional.prompts import library
 from apps.optional.prompts.models import Prompt
@@ -87,7 +88,7 @@ def register_the_plan() -> None:
     register_plan("plan", PlanDefinition.read({"name": "Plan", "description": "A plan.", "steps": steps}))
 
 
-NEEDS_ANOTHER_SERVER = {"remote.refresh", "remote.check", "remote.approve", "checkup.check"}
+NEEDS_ANOTHER_SERVER = {"remote.refresh", "remote.check", "remote.approve", "checkup.check", "chat_channel.test"}
 """Acts of admin that ask another server, or need what it answered: `tests/remote` does them."""
 OF_ANOTHER_KIND = {"agent.keep-versions", "agent.use-newest"}
 """Acts on agents that have no handler: `tests/agents/test_release_faces.py` does them."""
@@ -173,6 +174,9 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Agent: _agent,
     AgentVersion: _old_version,
     ApiKey: lambda place: ApiKey.issue(place.owner, "robot")[0],
+    ChatAccount: lambda place: ChatAccount.objects.create(
+        channel_id=place.ids["chat_channel"], user=place.owner, external_id=uuid.uuid4().hex
+    ),
     Checkup: lambda place: _remote(place).agent.checkup,
     Context: _session,
     Credential: _credential,
