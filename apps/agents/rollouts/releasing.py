@@ -12,11 +12,11 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.errors import Kind, Refusal
 from apps.accounts.models import person_of
 from apps.accounts.permissions import Permission
-from apps.accounts.principals import Principal
+from apps.accounts.principals import AGENTS, Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import versions
 from apps.agents.models import Agent, AgentNotFound, AgentVersion
-from apps.agents.registration import RIGHT_TO_RELEASE, SCOPE, Unusable, apply_version, check_release, error_text
+from apps.agents.registration import RIGHT_TO_RELEASE, Unusable, apply_version, check_release, error_text
 from apps.agents.rollouts.models import Rollout
 from parley.db.sql import write_transaction
 
@@ -119,7 +119,7 @@ PROMOTE = Act[Rollout](
     effect="The candidate becomes the current version, which all new sessions get.",
     said=lambda row: f"{row.candidate} is promoted.",
     check=lambda row, principal: check_release(row.agent, principal),
-    scope=SCOPE,
+    scope=AGENTS,
     permission=Permission.BUILD,
     operator_permission=RIGHT_TO_RELEASE,
     is_offered=lambda row: row.is_under_way,
@@ -143,7 +143,7 @@ ROLLOUTS = Resource(
     save,
     (PROMOTE, ABANDON),
     ("agent__current_version", "candidate__agent", "started_by"),
-    scope=SCOPE,
+    scope=AGENTS,
     permission=Permission.BUILD,
 )
 
@@ -166,7 +166,7 @@ KEEP_VERSIONS = Act[Agent](
     effect="A new version is for new sessions. Sessions on a version that was rolled back or abandoned move on.",
     said=lambda agent: f"Sessions with {agent} continue on the version that began them.",
     check=check_release,
-    scope=SCOPE,
+    scope=AGENTS,
     permission=Permission.BUILD,
     is_offered=lambda agent: versions.run_side_by_side(agent) and agent.session_versions != Agent.SessionVersions.KEPT,
     icon="push_pin",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin import display
@@ -90,7 +90,7 @@ class SamplingAdmin(ConsoleAdmin):
 
     def save_model(self, request: HttpRequest, obj: Sampling, form: Any, change: bool) -> None:
         if "percent" in form.changed_data or not change:
-            obj.owner, obj.chosen_until = request.user, timezone.now()
+            obj.owner, obj.chosen_until = cast("User", request.user), timezone.now()
         super().save_model(request, obj, form, change)
 
     @display(description="checked answers passed")
