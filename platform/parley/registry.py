@@ -49,6 +49,10 @@ class ParleyApp(AppConfig):
     after_account_erased: Paths = ()  # after the commit
     composer_tools: Paths = ()  # beside the field for messages; a SafeString. `data-module` is loaded when it is used
     message_acts: Paths = ()  # in the menu of answers: an `<option>` as SafeString (see `actions.js`)
+    account_data: Paths = ()  # for the archive of a person's data: the person; yields names with JSON or a stored part
+    sidebar_sections: Paths = ()  # above the recent sessions of people's sidebar: the principal; a SafeString
+    session_trails: Paths = ()  # above the title of a session's page: the principal, the session; a SafeString
+    session_acts: Paths = ()  # in the menu of a session's page: the principal, the session; a SafeString
     storage_meters: Paths = ()  # when the dashboard's storage is measured; returns name, bytes and number
 
     # A function of one app; without it, what needs it raises LeftOut
@@ -60,6 +64,7 @@ class ParleyApp(AppConfig):
     payment_budgets = ""  # in the transaction in which a task asks for a payment: task, the event's index, its choices
     agent_socket = ""  # awaited before an agent is called: the agent; returns its Unix socket if it runs here, or ""
     agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
+    session_project = ""  # for `record.projects`: the principal, a project's key; a `SessionProject`, if they see it
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
     # A function for each kind of agent
