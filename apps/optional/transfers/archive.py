@@ -35,6 +35,7 @@ from apps.record.events import JSON, EventType
 from apps.record.models import Context, ContextQuerySet, Message
 from apps.record.reading.lookup import DamagedArchive, restored
 from apps.remote.models import RemoteCredential
+from parley.registry import added
 
 log = logging.getLogger("parley.export")
 
@@ -57,6 +58,7 @@ schedules.json  what starts by itself for you
 webhooks.json   what events of other systems start for you
 notifications.json where you are told of your sessions, without addresses and secrets, and what was sent lately
 shares.json     your links to sessions, without the links themselves
+projects.json   your projects, and in projects/ their files
 sessions/       a folder for each session, archived ones included:
   session.md    to read
   session.json  the messages, tasks and your feedback
@@ -87,6 +89,7 @@ def write_archive(person: User, file: IO[bytes], watch: Watch) -> None:
         _add_text(archive, "README.txt", README.format(at=made, most_acts=MOST_ACTS))
         for name, content in _about(person).items():
             _add_json(archive, name, content)
+        missing += _add_of_apps(archive, person, lambda: watch(done))
         own = sessions_of(person)
         for keys in batched(list(own.order_by("created_at", "pk").values_list("pk", flat=True)), SESSIONS_AT_ONCE):
             for context in own.filter(pk__in=keys).select_related("agent").order_by("created_at", "pk"):
@@ -100,6 +103,22 @@ def write_archive(person: User, file: IO[bytes], watch: Watch) -> None:
                 watch(done)
         if missing:
             _add_text(archive, "incomplete.txt", "These could not be read completely:\n" + "".join(missing))
+
+
+def _add_of_apps(archive: ZipFile, person: User, watch: Callable[[], None]) -> list[str]:
+    """What apps have of the person (`account_data`): JSON, or a stored part. Returns what could not be read."""
+    missing = []
+    for tell in added["account_data"]:
+        for name, content in tell(person):
+            if not isinstance(content, dict) or "stored" not in content:
+                _add_json(archive, name, content)
+                continue
+            try:
+                _add_part(archive, name, content, timezone.now(), watch)
+            except FileNotFoundError:
+                log.exception("%s could not be exported", name)
+                missing.append(f"{name}\n")
+    return missing
 
 
 def _add_session(archive: ZipFile, folder: str, context: Context, watch: Callable[[], None]) -> None:
@@ -157,6 +176,7 @@ def _session_json(context: Context, said: list[JSON]) -> JSON:
         "createdAt": context.created_at,
         "updatedAt": context.updated_at,
         "archivedAt": context.archived_at,
+        "project": context.project,
         "messages": said,
         "tasks": list(tasks),
         "feedback": [{"task": one.task_id, "at": one.at, **one.payload} for one in rated],
