@@ -87,6 +87,9 @@ def views(person: Person) -> Iterator[View]:
     _, research = person.begin("research", "lung fibrosis")
     [made] = person.api("GET", f"/artifacts?session={report}")["items"][:1]
     approval, _ = person.begin("clerk", "Write to Bob")
+    project = person.api("POST", "/projects", name=WORD[:100], instructions=f"{RIGHT_TO_LEFT}\n{WORD}", agent="echo")
+    person.api("POST", f"/projects/{project['id']}/files", filename=f"{WORD[:90]}.txt", text="Prices")
+    person.api("PATCH", f"/sessions/{report}", project=project["id"])
     session = f"/sessions/{report}"
     yield View("home", "/", drawn("#sessions [data-key]"))
     yield View("sessions", "/?show=all", drawn("#sessions [data-key]"))
@@ -127,4 +130,8 @@ def views(person: Person) -> Iterator[View]:
     yield View("new-plan", "/plans/new")
     yield View("plan-run", f"/plans/runs/{trip}", drawn("#standing[data-state=completed]"))
     yield View("plan-run-asking", f"/plans/runs/{research}", drawn("form.question"))
+    yield View("projects", "/projects")
+    yield View("new-project", "/projects/new")
+    yield View("project", f"/projects/{project['id']}", drawn("#project-sessions"))
+    yield View("move-to-project", f"{session}/project")
     yield View("nowhere", "/nowhere")

@@ -24,6 +24,8 @@ from apps.engine.accept import accept
 from apps.installation.models import Operation
 from apps.notifications.models import Channel, Notification
 from apps.optional.evaluations.models import Evaluation, Example
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save as save_project
 from apps.optional.transfers import exports
 from apps.plans.definitions import PlanDefinition
 from apps.plans.models import PlanRun
@@ -169,6 +171,7 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Operation: lambda place: Operation.objects.get_or_create()[0],
     Peer: _peer,
     PlanRun: _plan_run,
+    Project: lambda place: save_project(place.principal, Project(name=f"Project {uuid.uuid4()}")),
     RemoteAgent: _remote,
     RemoteCredential: _remote_credential,
     Run: _run,
