@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ('record', '0006_project_of_a_session'),
+        ('record', '0007_project_of_a_session'),
     ]
 
     operations = [
