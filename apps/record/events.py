@@ -37,12 +37,14 @@ class EventType(models.TextChoices):
     SESSION_DELETED = "session_deleted"
     SESSION_SHARED = "session_shared"
     SESSION_FORKED = "session_forked"
+    SESSION_MOVED = "session_moved"
 
 
 class Opening(TypedDict):
     """A new context, in its first event. `parentTask`: the task that called the agent. `options`: of the agent here.
 
     `version`: of the agent, with which it begins; absent in older logs, and if a handler or a remote card defines it.
+    `project`: the key of the project that it begins in.
     """
 
     contextId: str
@@ -53,6 +55,7 @@ class Opening(TypedDict):
     parentTask: NotRequired[str]
     options: NotRequired[JSON]
     version: NotRequired[int]
+    project: NotRequired[str]
 
 
 class NewTask(TypedDict):
@@ -382,6 +385,12 @@ class SessionShared(TypedDict):
     sharing: str
 
 
+class SessionMoved(TypedDict):
+    """Into the `project` with this key; None: out of the one that it was in."""
+
+    project: str | None
+
+
 class SessionForked(TypedDict):
     """A fork of this session began: `session`, after event `at`. An edit has its own event."""
 
@@ -428,4 +437,5 @@ PAYLOADS: dict[EventType, type] = {
     EventType.SESSION_DELETED: SessionDeleted,
     EventType.SESSION_SHARED: SessionShared,
     EventType.SESSION_FORKED: SessionForked,
+    EventType.SESSION_MOVED: SessionMoved,
 }

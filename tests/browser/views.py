@@ -114,6 +114,9 @@ def views(person: Person) -> Iterator[View]:
     text = "Summarize {{topic}} in {{tone: plain | formal = plain}} words. {{notes: long text}}"
     prompt = person.api("POST", "/prompts", name="Summary", text=text, tags="work", description="Of a topic")["id"]
     tried = try_plan(person)
+    project = person.api("POST", "/projects", name=WORD[:100], instructions=f"{RIGHT_TO_LEFT}\n{WORD}", agent="echo")
+    person.api("POST", f"/projects/{project['id']}/files", filename=f"{WORD[:90]}.txt", text="Prices")
+    person.api("PATCH", f"/sessions/{report}", project=project["id"])
     session = f"/sessions/{report}"
     yield View("home", "/", drawn("#sessions [data-key]"))
     yield View("sessions", "/?show=all", drawn("#sessions [data-key]"))
@@ -161,4 +164,8 @@ def views(person: Person) -> Iterator[View]:
     yield View("prompts-import", "/prompts/import")
     yield View("prompt-options", "/", typed("/su", "#prompts [role=option]"))
     yield View("prompt-fill", session, chosen_prompt)
+    yield View("projects", "/projects")
+    yield View("new-project", "/projects/new")
+    yield View("project", f"/projects/{project['id']}", drawn("#project-sessions"))
+    yield View("move-to-project", f"{session}/project")
     yield View("nowhere", "/nowhere")

@@ -99,7 +99,7 @@ TOLD: dict[str, Told] = {
     ),
     **of(
         "ArtifactNotFound ContextNotFound DoesNotExist ExportNotFound Http404 MessageNotFound NoMember "
-        "NoWorkspace NotFound ObjectNotUpdated QueuedNotFound ShareNotFound UploadNotFound",
+        "NoWorkspace NotFound ObjectNotUpdated ProjectNotFound QueuedNotFound ShareNotFound UploadNotFound",
         invalid(-32602, MISSING),
     ),
     **of(
@@ -111,8 +111,8 @@ TOLD: dict[str, Told] = {
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
         "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask PaymentMissing PaymentUnderWay "
         "PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets "
-        "TooManyChannels TooManyPrompts TooManySchedules TooManyWaiting TooManyWebhooks Unreachable "
-        "UnsupportedOperation",
+        "TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManySchedules TooManyWaiting "
+        "TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
@@ -124,8 +124,8 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NoRelease NotByThem NotPermitted "
-        "NotWholeAccount NotYours PermissionDenied ScopesRefused",
+        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NoRelease NotByThem NotEditable "
+        "NotPermitted NotWholeAccount NotYours PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

@@ -91,6 +91,7 @@ USUAL = {
     "invitation": "invitation",
     "export": "export",
     "deployment": "deployment",
+    "project_file": "project file",
     **{noun: noun for noun in (one.resource.noun for one in features.viewsets())},
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [

@@ -29,6 +29,7 @@ NAMES = {
     "messageId": "message of session",
     "parent": "task of session",
     "plan": "plan",
+    "project": "project",
     "references[]": "task of session",
     "referenceTaskIds[]": "task of session",
     "run": "plan run",

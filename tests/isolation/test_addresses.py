@@ -31,6 +31,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "api/v1/sessions/{session}/messages"): {"text": "a"},
     ("PUT", "api/v1/sessions/{session}/messages/{message}"): {"text": "a"},
     ("POST", "api/v1/sessions/{session}/queue"): {"text": "a"},
+    ("POST", "api/v1/projects/{project}/files"): {"filename": "a", "text": "a"},
+    ("POST", "projects/{project}/act"): {"do": "share"},
     ("PATCH", "api/v1/sessions/{session}/queue/{message}"): {"text": "a"},
     ("POST", "api/v1/tasks/{task}/answer"): {"text": "a"},
     ("POST", "api/v1/tasks/{task}/feedback"): {"rating": 1},
@@ -52,7 +54,8 @@ def body_of(address: Address, method: str) -> Any:
     if address.template.endswith(("message:send", "message:stream")):
         return {"message": SAID, "configuration": {"returnImmediately": True, "blocking": False}}
     is_page = not API.match(f"/{address.template}")
-    return BODIES.get((method, address.template), FORM if is_page and method == "POST" else None)
+    body = BODIES.get((method, address.template))
+    return FORM | (body or {}) if is_page and method == "POST" else body
 
 
 TOLD_TO_SIGN_IN = "credentials/{token}"

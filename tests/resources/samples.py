@@ -26,6 +26,8 @@ from apps.installation.models import Operation
 from apps.notifications.models import Channel, Notification
 from apps.optional.channels.models import ChatAccount
 from apps.optional.evaluations.models import Evaluation, Example
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save as save_project
 from apps.optional.prompts import library
 from apps.optional.prompts.models import Prompt
 from apps.optional.transfers import exports
@@ -187,6 +189,7 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Peer: _peer,
     Prompt: lambda place: library.save(place.principal, Prompt(name="Summary", text="Summarize {{topic}}.")),
     PlanRun: _plan_run,
+    Project: lambda place: save_project(place.principal, Project(name=f"Project {uuid.uuid4()}")),
     RemoteAgent: _remote,
     RemoteCredential: _remote_credential,
     Rollout: _rollout,

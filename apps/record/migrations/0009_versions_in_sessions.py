@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('record', '0006_steering'),
+        ('record', '0008_contexts_of_a_project'),
     ]
 
     operations = [
