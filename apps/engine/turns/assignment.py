@@ -19,6 +19,7 @@ from apps.record import lineage, wire
 from apps.record.content import blobs
 from apps.record.events import JSON
 from apps.record.execution import Run
+from apps.record.ledger import AlsoWritten
 from apps.record.models import Context, Message, Task
 from apps.record.runs import Lease
 from apps.record.sql import TASKS
@@ -56,6 +57,7 @@ class Assignment:
         lent_services: those whose credentials the run received.
         lane: its place in the queue (`Run.lane`).
         claimed_at: by the monotonic clock.
+        at_end: what its executor writes with the turn's end.
     """
 
     lease: Lease
@@ -88,6 +90,7 @@ class Assignment:
     lent_services: set[str] = field(default_factory=set)
     lane: str = ""
     claimed_at: float = field(default_factory=time.monotonic, compare=False)
+    at_end: AlsoWritten = field(default_factory=AlsoWritten, compare=False)
 
     @property
     def context_id(self) -> uuid.UUID:
