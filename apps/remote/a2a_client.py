@@ -44,7 +44,7 @@ from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
 from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteError, Unreachable, Unsendable
 from apps.remote.exact_numbers import NONE, Indistinct, known_integers, large_integers, whole_numbers
-from apps.remote.federation.known import remember_version, special_remote
+from apps.remote.federation.known import find_special, remember_version
 from apps.remote.transport import CallClient, pooled_transport
 from parley import db
 from parley.outbound.transports import Transport
@@ -88,7 +88,7 @@ async def connect_for(
     card = cards.card_of(agent.current_version)
     auth = await credentials.auth_for(agent, owner, skill=skill, checking=checking, redact=redact)
     headers = {"traceparent": traceparent} if traceparent else {}
-    remote = await db.run(special_remote, agent.pk) if agent.kind == Agent.Kind.REMOTE else None
+    remote = await find_special(agent.pk) if agent.kind == Agent.Kind.REMOTE else None
 
     def remember(version: str) -> None:
         is_stated = version == choose_interface(card).version

@@ -130,7 +130,7 @@ class _Turn:
         self._remote_run, self._peer = remote_run, peer
         self._assignment = remote_run.assignment
         self._emit = task.emit
-        self._state = StateKeeper(remote_run.assignment, peer)
+        self._state = StateKeeper(remote_run.assignment, peer, is_resumed=remote_run.is_resumed)
         self._follower = TaskFollower(peer, remote_run, task.emit, self._state)
         self._began = time.monotonic()
         self._is_repeated = False  # the agent's process that had the task ended
@@ -140,12 +140,16 @@ class _Turn:
             task = await self._settled()
         except AnsweredWithMessage as answer:
             if context_id := answer.message.get("contextId") or self._remote_run.remote_ids.get("contextId"):
-                await db.persist(runs.save_remote_context, self._remote_run, context_id)
+                runs.note_remote_context(self._remote_run, context_id)
             return translation.outcome_of_message(answer.message)
         translator = self._follower.translator
         messages = list(translator.messages.values())
         outcome = translation.outcome_of(task, self._follower.hints, translator.answer, messages)
-        if not isinstance(outcome, InputRequired | AuthRequired):
+        is_open = isinstance(outcome, InputRequired | AuthRequired)
+        if self._follower.ended_at_once:
+            self._assignment.at_end.run["remote"] = self._remote_run.remote_ids
+            self._assignment.at_end.rows += runs.note_remote_task(self._remote_run, task, is_open=is_open)
+        elif not is_open:
             db.later(runs.close_open_work, self._remote_run)  # without waiting for it
         if not isinstance(outcome, Failed):
             await self._follower.finish()

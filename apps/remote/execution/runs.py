@@ -83,31 +83,44 @@ def is_started(assignment: Assignment) -> bool:
 def save_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> None:
     """Store the ids of the remote task; with `is_open` also a row to cancel it by. Raises LeaseLost."""
     assignment = remote_run.assignment
-    ids = {"taskId": task["id"], "heard": True} | ({"contextId": task["contextId"]} if task.get("contextId") else {})
-    remote_run.remote_ids = {**remote_run.remote_ids, **ids}
-    work = OpenWork(
-        agent_id=assignment.agent.pk,
-        owner_id=assignment.task.owner_id,
-        task=assignment.task.pk,
-        run=assignment.lease.run_id,
-        remote_task=task["id"],
-        next_try_at=sql.corrected_time() - sql.MAX_SKEW,  # also where this machine's clock is ahead
-    )
-    is_new = is_open and remote_run.answers_task != task["id"]
+    work = note_remote_task(remote_run, task, is_open=is_open)
     try:
-        _write_held(assignment, [work] if is_new else [], remote=remote_run.remote_ids)
+        _write_held(assignment, work, remote=remote_run.remote_ids)
     except LeaseLost:
-        if is_new:  # so that the sweep cancels it
-            work.save()
+        for one in work:  # so that the sweep cancels it
+            one.save()
         raise
-    if payments.AUTHORIZATION in remote_run.snapshot["message"].get("metadata", {}):
+    if has_payment(remote_run):
         payments.forget_payloads(task=assignment.task.pk)  # the agent has it
 
 
-def save_remote_context(remote_run: RemoteRun, context_id: str) -> None:
-    """Store the remote contextId of an answer without a task. Raises LeaseLost."""
+def note_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> list[OpenWork]:
+    """As `save_remote_task`, without storing them. Returns the row to cancel it by."""
+    assignment = remote_run.assignment
+    ids = {"taskId": task["id"], "heard": True} | ({"contextId": task["contextId"]} if task.get("contextId") else {})
+    remote_run.remote_ids = {**remote_run.remote_ids, **ids}
+    if not is_open or remote_run.answers_task == task["id"]:
+        return []
+    return [
+        OpenWork(
+            agent_id=assignment.agent.pk,
+            owner_id=assignment.task.owner_id,
+            task=assignment.task.pk,
+            run=assignment.lease.run_id,
+            remote_task=task["id"],
+            next_try_at=sql.corrected_time() - sql.MAX_SKEW,  # also where this machine's clock is ahead
+        )
+    ]
+
+
+def has_payment(remote_run: RemoteRun) -> bool:
+    return payments.AUTHORIZATION in remote_run.snapshot["message"].get("metadata", {})
+
+
+def note_remote_context(remote_run: RemoteRun, context_id: str) -> None:
+    """Have the remote contextId of an answer without a task stored with the turn's end."""
     remote_run.remote_ids = {**remote_run.remote_ids, "contextId": context_id, "heard": True}
-    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+    remote_run.assignment.at_end.run["remote"] = remote_run.remote_ids
 
 
 def save_repeat(remote_run: RemoteRun) -> bool:
