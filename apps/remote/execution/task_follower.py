@@ -131,10 +131,12 @@ class TaskFollower:
                     await self._drain(stream, early[-1])
                 for event in early:
                     yield event
-                if coming is not None and (late := await coming) is not None:
+                if coming is not None:
+                    if (late := await coming) is None:
+                        return
                     yield late
-                    async for event in stream:
-                        yield event
+                async for event in stream:
+                    yield event
         finally:
             if coming is not None and not coming.done():
                 coming.cancel()
