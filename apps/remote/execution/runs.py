@@ -2,14 +2,19 @@
 
 `Run.remote`: {"agent" (key), "messageId", "sent", "taskId"?, "contextId"?, "continues"? (the remote task whose question
 is answered), "first"? (the first remote task for ours), "seen" (the newest of our messages that the agent then knows),
-"heard" (did the agent accept it?), "repeats"? (how often the turn began again, because the agent's process ended)}.
+"heard" (did the agent accept it?), "machine"? (whose process has the task, if the agent has a folder), "repeats"? (how
+often the turn began again, because the agent's process ended)}.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
+
+from apps.agents.versions import DEPLOYMENT
 from apps.engine.turns import payments
 from apps.engine.turns.assignment import Assignment
 from apps.record.content.strict_json import digest_of
@@ -23,6 +28,11 @@ from parley.db import sql
 from parley.db.sql import NOW
 
 RUNS_CONSIDERED = 100  # of a conversation
+
+
+def this_machine() -> str:
+    """Its name, or that of the container: agents with a folder have a process on each."""
+    return os.uname().nodename.lower()
 
 
 @dataclass(slots=True)
@@ -45,6 +55,16 @@ class RemoteRun:
         return str(self.remote_ids.get("continues", ""))
 
     @property
+    def machine(self) -> str:
+        """Whose process has the task; "" if the agent can be called from all machines."""
+        return str(self.remote_ids.get("machine", ""))
+
+    @property
+    def is_moved(self) -> bool:
+        """Did another machine's worker have the run, whose agent's process cannot be called from here?"""
+        return self.machine not in ("", this_machine())
+
+    @property
     def prefix(self) -> str:
         """Prefix of artifact ids: unique per remote task for ours; "" for the first."""
         is_first = self.assignment.turn == 1 or self.task_id == self.remote_ids.get("first", self.task_id)
@@ -63,6 +83,8 @@ def start_or_resume(assignment: Assignment) -> RemoteRun:
         "sent": True,
         "seen": assignment.message.message_id,
     }
+    if assignment.agent.current_version and DEPLOYMENT in assignment.agent.current_version.content:
+        remote_ids["machine"] = this_machine()
     if knowledge.task_id:
         remote_ids["first"] = knowledge.first_task
     if knowledge.awaits_answer:
@@ -99,7 +121,8 @@ def note_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> lis
     assignment = remote_run.assignment
     ids = {"taskId": task["id"], "heard": True} | ({"contextId": task["contextId"]} if task.get("contextId") else {})
     remote_run.remote_ids = {**remote_run.remote_ids, **ids}
-    if not is_open or remote_run.answers_task == task["id"]:
+    has_row = remote_run.answers_task == task["id"] and not remote_run.machine  # of another turn
+    if not is_open or has_row:
         return []
     return [
         OpenWork(
@@ -108,6 +131,7 @@ def note_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> lis
             task=assignment.task.pk,
             run=assignment.lease.run_id,
             remote_task=task["id"],
+            machine=remote_run.machine,
             next_try_at=sql.corrected_time() - sql.MAX_SKEW,  # also where this machine's clock is ahead
         )
     ]
@@ -124,25 +148,37 @@ def note_remote_context(remote_run: RemoteRun, context_id: str) -> None:
 
 
 def save_repeat(remote_run: RemoteRun) -> bool:
-    """Note that the turn begins again at the agent; False if it may not start more often. Raises LeaseLost."""
-    repeats = int(remote_run.remote_ids.get("repeats", 0)) + 1
-    if repeats >= remote_run.assignment.agent.attempts:
+    """Note that the turn begins again at the agent, on this machine; False if it may not start more often.
+
+    Where another machine's process had it, that one's task is unwanted. Raises LeaseLost.
+    """
+    assignment, ids = remote_run.assignment, remote_run.remote_ids
+    repeats = int(ids.get("repeats", 0)) + 1
+    if repeats >= assignment.agent.attempts:
         return False
-    remote_run.remote_ids = {**remote_run.remote_ids, "repeats": repeats}
-    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+    moved = {"machine": this_machine()} if remote_run.is_moved else {}
+    if moved and remote_run.task_id:
+        mark_unwanted(remote_run)
+    remote_run.remote_ids = {**ids, "repeats": repeats, **moved}
+    work = note_remote_task(remote_run, {"id": remote_run.task_id}, is_open=True) if moved and ids.get("taskId") else []
+    _write_held(assignment, work, remote=remote_run.remote_ids)
     return True
 
 
 def close_open_work(remote_run: RemoteRun) -> None:
-    OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id).delete()
+    _open_work(remote_run).delete()
 
 
 def mark_unwanted(remote_run: RemoteRun) -> None:
     """Have the remote task canceled, unless another worker has claimed the run."""
     lease = remote_run.assignment.lease
     if remote_run.task_id and not Run.objects.filter(pk=lease.run_id, fence__gt=lease.fence).exists():
-        found = OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id)
-        found.update(is_unwanted=True)
+        _open_work(remote_run).update(is_unwanted=True)
+
+
+def _open_work(remote_run: RemoteRun) -> QuerySet[OpenWork]:
+    agent, task = remote_run.assignment.agent.pk, remote_run.task_id
+    return OpenWork.objects.filter(agent=agent, remote_task=task, machine=remote_run.machine)
 
 
 def _write_held(assignment: Assignment, rows: list[OpenWork] | None = None, **values: Any) -> None:

@@ -52,7 +52,7 @@ class StateKeeper:
         streams_whole: is a stream of it that comes to its end the whole task, which nobody need ask for?
     """
 
-    def __init__(self, assignment: Assignment, peer: Peer, *, is_resumed: bool = False) -> None:
+    def __init__(self, assignment: Assignment, peer: Peer, *, has_begun: bool) -> None:
         self._assignment = assignment
         extension = _declared(peer.card)
         is_local = urlsplit(peer.interface.url).hostname in LOCAL_HOSTS
@@ -61,7 +61,7 @@ class StateKeeper:
         self.is_repeatable = bool(self.uri) and params.get("retrySafe") is True
         self.streams_whole = bool(self.uri) and params.get("wholeStreams") is True
         # Nothing can be known before the first message of a conversation that nobody took up.
-        is_new = not (assignment.history or is_resumed or assignment.task.context.forked_at or assignment.turn > 1)
+        is_new = not (assignment.history or has_begun or assignment.task.context.forked_at or assignment.turn > 1)
         self._rows: list[AgentState] | None = [] if is_new and assignment.attempt == 1 else None
         self._has_ended = False
 

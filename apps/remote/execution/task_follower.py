@@ -49,6 +49,12 @@ class AgentGone(Exception):
     code = "agent_gone"
 
 
+class AgentMoved(AgentGone):
+    """The agent's process that had the task is on another machine."""
+
+    code = "agent_moved"
+
+
 class TaskFollower:
     """Follows one remote task from its first event until it settles.
 
