@@ -12,12 +12,15 @@ import pytest
 
 from apps.agents.models import Agent
 from apps.deployments import environments, folders, processes, registering
+from apps.engine import worker as engine_worker
+from apps.remote.execution import cancellation, runs
+from apps.remote.models import OpenWork
 from parley import db
-from tests.remote.conversing import Talk, words
+from tests.remote.conversing import Talk, run_of, until, words
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SERVER = """
-import json, os, socketserver
+import json, os, socketserver, time
 from http.server import BaseHTTPRequestHandler
 CARD = {"name": "Frail", "description": "Ends when told to.", "version": "1", "skills": [],
     "supportedInterfaces": [{"url": "http://its.invalid/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
@@ -42,6 +45,8 @@ class Answering(BaseHTTPRequestHandler):
         if text == "end":
             print("MemoryError: no more", flush=True)
             os._exit(3)
+        if text == "wait":
+            time.sleep(60)
         said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
         self.say(asked, {"statusUpdate": {**ids, "status": {"state": "TASK_STATE_COMPLETED", "message": said}}})
     def begin(self, kind):
@@ -100,3 +105,20 @@ async def test_message_after_the_keepers_end_starts_both_again(worker, ada, kept
     os.kill(kept.pid, signal.SIGKILL)
     kept.guard.wait()
     assert words(await Talk(ada, agent).ask("hello")) == "hello"
+
+
+async def test_turn_does_not_move_to_another_machine(worker, ada, tmp_path, monkeypatch):
+    agent = await added("frail", tmp_path)
+    monkeypatch.setattr(runs, "this_machine", lambda: "first")
+    sent = await Talk(ada, agent).say("wait")
+    await until(lambda: OpenWork.objects.exists())
+    monkeypatch.setattr(runs, "this_machine", lambda: "second")
+    await asyncio.to_thread(engine_worker.close_current_worker, 0.0)  # as SIGTERM does; the run is given back
+    done = await Talk(ada, agent).settled(sent)
+    assert (done.state, (await db.run(run_of, done)).error["code"]) == ("failed", "agent_moved")
+    work = await db.run(OpenWork.objects.get)
+    assert (work.machine, work.is_unwanted) == ("first", True)
+    assert not await db.run(cancellation.claim_unwanted, 1)
+    monkeypatch.setattr(runs, "this_machine", lambda: "first")
+    await db.run(lambda: OpenWork.objects.update(lease_until=None))
+    assert await db.run(cancellation.claim_unwanted, 1) == [work]
