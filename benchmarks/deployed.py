@@ -129,14 +129,13 @@ async def neighbors(target: Target, scale: Scale) -> Figures:
         for slug in (FOLDER, HOSTED):
             await _sends(client, slug, 10)
         for way in WAYS:
-            alone, beside = await _paced(client, scale.echoes), dict[str, list[float]]()
+            alone = await _paced(client, scale.echoes)
             async with _unruly(target, way):
                 await asyncio.sleep(SETTLING_SECONDS)
                 beside = await _paced(client, scale.echoes)
             for slug, name in ((FOLDER, "folder"), (HOSTED, "hosted")):
                 for percent in (50, 95):
-                    before = [*latencies(alone[slug], "", percent).values()][0]
-                    during = [*latencies(beside[slug], "", percent).values()][0]
+                    [before], [during] = (latencies(one[slug], "", percent).values() for one in (alone, beside))
                     figures[f"one {way}: {name}, p{percent} ratio"] = during / before
     return figures
 

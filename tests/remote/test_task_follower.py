@@ -102,6 +102,22 @@ async def test_what_the_agent_says_when_asked_counts(agent, talk):
     assert (ended.state, bool(words(ended))) == ("rejected", True), "an end without words gets a reason"
 
 
+async def test_whole_streams_are_not_asked_about(agent, ada):
+    agent.url = agent.url.replace("127.0.0.1", "localhost")
+    state = {"uri": "https://a.example/ext/state/v1", "params": {"wholeStreams": True}}
+    talk = Talk(ada, await db.run(remote_agent, agent.card(extensions=[state])))
+    agent.tells("COMPLETED", "Done.", *PIECES)
+    done = await talk.ask()
+    assert (done.state, await db.run(delivered, done), agent.count("GetTask")) == ("completed", {"answer": "a b c"}, 0)
+    assert (await db.run(run_of, done)).remote["taskId"] == agent.task["id"]
+    assert not await db.run(OpenWork.objects.exists)
+    assert await db.run(is_whole, done)
+    agent.sent = events({"task": task()}, *PIECES[:2], CUT)
+    agent.is_at("COMPLETED", "Done.", [artifact("a b c")])
+    cut = await talk.ask()
+    assert (cut.state, await db.run(delivered, cut)) == ("completed", {"answer": "a b c"}), "it was asked"
+
+
 async def test_agents_that_call_back_are_looked_at_then(agent, ada, settings):
     settings.REMOTE_PATIENCE_SECONDS, settings.REMOTE_POLL_SECONDS = 0.0, (0.1, 60.0)
     settings.REMOTE_BACKSTOP_SECONDS = 60.0
