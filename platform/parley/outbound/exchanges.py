@@ -208,6 +208,9 @@ class Exchange:
 class Closing(Protocol):
     """A response that its reader closes."""
 
+    @property
+    def extensions(self) -> Mapping[str, Any]: ...
+
     async def aclose(self) -> None: ...
 
 
