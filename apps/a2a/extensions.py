@@ -56,6 +56,15 @@ def requested_extensions(request: HttpRequest) -> set[str]:
     return {uri.strip() for uri in named.split(",")} - {""}
 
 
+STEERING = "/ext/steering/v1"  # end of its URI
+
+
+def stops_after_step(metadata: JSON | None) -> bool:
+    """Does this CancelTask only ask that the task stops after its step (docs/extensions/steering-v1.md)?"""
+    asked = next((value for name, value in (metadata or {}).items() if name.endswith(STEERING)), None)
+    return isinstance(asked, dict) and asked.get("afterStep") is True
+
+
 @require_safe
 def extension_page(request: HttpRequest, name: str, version: int) -> HttpResponse:
     """`GET /ext/<name>/v<version>`: plain text."""

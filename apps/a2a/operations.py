@@ -202,7 +202,10 @@ async def _list(call: Call) -> str:
 
 
 async def _cancel(call: Call) -> str:
+    """CancelTask; with the metadata of an extension, it only asks for a stop (docs/extensions/steering-v1.md)."""
     request = TaskRequest.read(call.params, call.agent)
+    if extensions.stops_after_step(request.metadata):
+        return await db.run(tasks.stop_after_step, call.principal, call.agent, request.id)
     check = _refuse_canceled if call.version == http.V0_3 else call.check
     return await db.run(tasks.cancel_task, call.principal, call.agent, request.id, check)
 

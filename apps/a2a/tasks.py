@@ -65,6 +65,12 @@ def cancel_task(principal: Principal, agent: Agent, task_id: str, check: cancel.
     return find_task(principal, agent, task_id)
 
 
+def stop_after_step(principal: Principal, agent: Agent, task_id: str) -> str:
+    """Raises TaskNotFound, UnsupportedOperation."""
+    cancel.stop_by_id(principal, agent, task_id)
+    return find_task(principal, agent, task_id)
+
+
 def current_snapshot(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> Snapshot:
     """The caller's task at the newest event of its context. Raises TaskNotFound."""
     row = lookup.find_seen_task(principal, agent, task_id)

@@ -68,6 +68,8 @@ class AuditAction(models.TextChoices):
     VERSION_RESTORED = "agent.restored", "restored a version of an agent"
     AGENT_CHANGED = "agent.changed", "changed an agent"
     AGENT_DELETED = "agent.deleted", "deleted an agent"
+    AGENT_SECRET_SET = "agent_secret.set", "gave an agent's process a secret"
+    AGENT_SECRET_REMOVED = "agent_secret.removed", "took a secret from an agent's process"
     CARD_PROPOSED = "card.proposed", "found a changed card that needs approval"
     CARD_APPROVED = "card.approved", "approved a card"
     CARD_DECLINED = "card.declined", "declined a card"

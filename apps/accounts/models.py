@@ -22,7 +22,7 @@ from django.utils.functional import cached_property
 from apps.accounts import audit_models  # noqa: F401  # Django looks for models in this module
 from apps.accounts.errors import NotFound
 from apps.accounts.permissions import Role
-from apps.accounts.principals import SCOPES, Principal
+from apps.accounts.principals import SCOPES, MissingRight, Principal
 from apps.accounts.secrets.key_format import MARK, new_secret
 from apps.accounts.visibility import VisibleQuerySet
 
@@ -457,6 +457,12 @@ def may_operate(principal: Principal, permission: str) -> bool:
         person.key_made_at = ApiKey.objects.filter(pk=principal.key_id).values_list("created_at", flat=True).first()
     person.acts_by_program = bool(principal.key) and principal.key_id is None
     return person.may_operate(permission)
+
+
+def check_operates(principal: Principal, right: str) -> None:
+    """Raises MissingRight unless the caller may do what admin lets operators do by this permission."""
+    if not may_operate(principal, right):
+        raise MissingRight(right)
 
 
 class CacheEntry(models.Model):

@@ -42,6 +42,7 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 NEEDED_FOR_SCOPE: Mapping[str, Permission] = {
     "tasks:write": Permission.SEND,
     "credentials:write": Permission.SEND,
+    "agents:write": Permission.BUILD,
 }
 """What a caller's role must permit where an address asks for this scope; by default reading."""
 

@@ -17,6 +17,7 @@ WRITE = "tasks:write"
 KEYS = "keys:write"
 MANAGE = "workspace:write"
 CREDENTIALS = "credentials:write"
+AGENTS = "agents:write"
 TASK_SCOPES = {READ: "see tasks, conversations and files", WRITE: "send messages and cancel tasks"}
 """What agents ask for, and what an OAuth client can get."""
 SCOPES = {
@@ -24,6 +25,7 @@ SCOPES = {
     CREDENTIALS: "give agents the credentials that tasks ask for",
     KEYS: "see, make and revoke API keys",
     MANAGE: "change the workspace and its members",
+    AGENTS: "deploy agents, return to their versions, and set their secrets, as an operator",
 }
 """What an API key may be limited to."""
 PRESETS = {"read": (READ,), "call": (READ, WRITE), "full": tuple(SCOPES)}
@@ -113,6 +115,15 @@ class MissingRole(Refusal):
 
     def __init__(self, permission: Permission) -> None:
         super().__init__(missing_permission(permission))
+
+
+class MissingRight(Refusal):
+    """The caller is no operator, or one without this right."""
+
+    kind = Kind.FORBIDDEN
+
+    def __init__(self, right: str) -> None:
+        super().__init__(f"Only operators with the right {right} do this. Ask one of them.")
 
 
 def check_allowed(principal: Principal, scope: str, permission: Permission | None = None) -> None:

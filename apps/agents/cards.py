@@ -143,6 +143,8 @@ def card_extensions(agent: Agent) -> list[dict[str, Any]]:
         declared.append({"uri": signature_extension_uri(), "description": "Artifacts of completed tasks are signed."})
     if agent.usual_seconds:
         declared.append(duration_extension(agent.usual_seconds))
+    if agent.is_steerable:
+        declared.append(steering_extension())
     return [*declared, health_extension(agent)]
 
 
@@ -177,6 +179,12 @@ def duration_extension(seconds: float) -> dict[str, Any]:
     """The extension that says how long a turn usually takes (`docs/extensions/duration-v1.md`)."""
     described = "How long a turn usually takes, in seconds."
     return {"uri": extension_uri("duration"), "description": described, "params": {"usualSeconds": seconds}}
+
+
+def steering_extension() -> dict[str, Any]:
+    """The extension for messages to a task at work (`docs/extensions/steering-v1.md`)."""
+    described = "A task at work reads messages that come meanwhile, and can stop after a step."
+    return {"uri": extension_uri("steering"), "description": described, "params": {"unread": "nextTurn"}}
 
 
 def signature_extension_uri() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from apps.accounts.errors import NotFound
-from apps.accounts.models import User, Workspace
+from apps.accounts.models import User, Workspace, may_operate
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.secrets.encryption import EncryptedTextField
@@ -24,8 +24,10 @@ from apps.installation import current
 from apps.installation.models import Activity
 
 OFFERS_MODELS = "offersModels"
-USUAL_SECONDS = "usualSeconds"
 """In an agent's capabilities, not on its card: people may choose the model of a conversation."""
+USUAL_SECONDS = "usualSeconds"
+STEERABLE = "steerable"
+"""In an agent's capabilities: its turns read messages that come meanwhile, and can end after a step."""
 MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
@@ -89,6 +91,14 @@ def text_modes() -> list[str]:
     return ["text/plain"]
 
 
+SLUG_VALIDATORS: list[Callable[[Any], None]] = [
+    RegexValidator(r"^[a-z0-9][a-z0-9-]*\Z", "Use lower-case letters, digits and hyphens."),
+    refuse_reserved_slug,
+]
+DEPLOYMENT = "deployment"
+"""In the content of a version whose agent has a folder: the folder's digest."""
+
+
 class Agent(models.Model):
     """An agent: its card, how it runs, and who may use it."""
 
@@ -123,10 +133,7 @@ class Agent(models.Model):
     slug = models.CharField(
         max_length=63,
         unique=True,
-        validators=[
-            RegexValidator(r"^[a-z0-9][a-z0-9-]*\Z", "Use lower-case letters, digits and hyphens."),
-            refuse_reserved_slug,
-        ],
+        validators=SLUG_VALIDATORS,
     )
     name = models.CharField(max_length=120)
     description = models.TextField()
@@ -297,6 +304,26 @@ class Agent(models.Model):
         return declared if isinstance(declared, int | float) and declared > 0 else None
 
     @property
+    def folder(self) -> str:
+        """The digest of its folder, if its code runs here in a process of its own; or "". Loads `current_version`."""
+        return self.current_version.folder if self.kind == Agent.Kind.REMOTE and self.current_version else ""
+
+    @property
+    def nature(self) -> str:
+        """What people call it: a kind, or that it has a process of its own. See `NATURES`."""
+        return PROCESS if self.folder else self.kind
+
+    @property
+    def is_steerable(self) -> bool:
+        """Whether a turn of it reads messages that come meanwhile, and can end after a step."""
+        return self.kind == Agent.Kind.MODEL or bool(self.capabilities.get(STEERABLE))
+
+    @property
+    def reads_while_it_works(self) -> bool:
+        """Whether a message to its task at work neither interrupts the turn nor is refused, and may be read in it."""
+        return self.is_steerable and self.on_busy == Agent.OnBusy.ENQUEUE
+
+    @property
     def is_public(self) -> bool:
         return self.access == Agent.Access.PUBLIC
 
@@ -378,6 +405,28 @@ class AgentPicture(models.Model):
         return f"picture of {self.agent_id}"
 
 
+PROCESS = "process"
+NATURES = {
+    str(Agent.Kind.HOSTED): "Hosted here",
+    PROCESS: "Own process",
+    str(Agent.Kind.REMOTE): "Remote agent",
+    str(Agent.Kind.MODEL): "Language model",
+    str(Agent.Kind.PLAN): "Plan",
+}
+"""What each agent is, in plain words, by `Agent.nature`."""
+
+
+class AgentVersionQuerySet(VisibleQuerySet["AgentVersion"]):
+    key = "number"
+
+    def visible_to(self, principal: Principal) -> AgentVersionQuerySet:
+        """Operators see all who may see them in admin, of the agents that their credential reaches."""
+        return principal.only_agents(self, "agent") if may_operate(principal, SEE_VERSIONS) else self.none()
+
+
+SEE_VERSIONS = "agents.view_agentversion"
+
+
 class AgentVersion(models.Model):
     """An immutable version of an agent."""
 
@@ -390,6 +439,8 @@ class AgentVersion(models.Model):
     note = models.CharField(max_length=200, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
+    objects = AgentVersionQuerySet.as_manager()
+
     class Meta:
         ordering = ["agent", "-number"]
         verbose_name = "version"
@@ -397,6 +448,11 @@ class AgentVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent}, version {self.number}"
+
+    @property
+    def folder(self) -> str:
+        """The digest of the agent's folder; "" if it has none."""
+        return str(self.content.get(DEPLOYMENT, ""))
 
     @property
     def reference(self) -> dict[str, Any]:

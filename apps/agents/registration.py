@@ -14,11 +14,12 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace, may_operate, person_of
 from apps.accounts.people.erasure import Person, Remains
 from apps.accounts.permissions import Permission
+from apps.accounts.principals import AGENTS as SCOPE
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, USUAL_SECONDS, Agent, AgentVersion
+from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, SEE_VERSIONS, STEERABLE, USUAL_SECONDS, Agent, AgentVersion
 from parley.db.sql import write_transaction
 from parley.registry import added
 
@@ -76,7 +77,7 @@ def define(
 def is_revertible(agent: Agent) -> bool:
     """Whether its versions define it, so that it can return to one. Other remote agents' own cards do."""
     if agent.kind == Agent.Kind.REMOTE:
-        return agent.current_version is not None and versions.DEPLOYMENT in agent.current_version.content
+        return bool(agent.folder)
     return added["restorers", agent.kind] is not None
 
 
@@ -86,7 +87,7 @@ def choosable_versions(principal: Principal, agent: Agent) -> QuerySet[AgentVers
     Older ones are for those who build agents in its workspace, and for operators who see versions.
     """
     is_builder = agent.workspace_id == principal.workspace_id and principal.can(Permission.BUILD)
-    may_choose = is_revertible(agent) and (is_builder or may_operate(principal, "agents.view_agentversion"))
+    may_choose = is_revertible(agent) and (is_builder or may_operate(principal, SEE_VERSIONS))
     return agent.versions.order_by("-number") if may_choose else AgentVersion.objects.none()
 
 
@@ -126,7 +127,7 @@ def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
 def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
     """The fields of Agent that a handler sets."""
     name = handler.name or slug.replace("-", " ").capitalize()
-    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds}
+    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds, STEERABLE: handler.steerable}
     return {
         "name": name,
         "description": handler.description or f"The agent {name}.",
@@ -160,6 +161,7 @@ def _revert(version: AgentVersion, operator: Principal) -> AgentVersion:
         raise ValidationError(f"{version.agent} is unchanged. {error_text(error)}") from None
 
 
+RIGHT_TO_REVERT = "agents.change_agent"
 REVERT = Act(
     name="revert",
     label="Revert to this version",
@@ -168,6 +170,8 @@ REVERT = Act(
     effect="This makes a new version with the same content. Running tasks continue with their version.",
     said=lambda made: f"Reverted: {made} has the same content.",
     is_offered=lambda version: is_revertible(version.agent) and version.agent.current_version_id != version.pk,
+    scope=SCOPE,
+    operator_permission=RIGHT_TO_REVERT,
     icon="undo",
     records=True,
 )

@@ -66,6 +66,7 @@ def matching(
     mode: str = "",
     health: str = "",
     kind: str = "",
+    nature: str = "",
     category: str = "",
 ) -> list[Agent]:
     """The agents that match all filters: those that match `text` best first, or without it in their order.
@@ -75,7 +76,7 @@ def matching(
         skill: id or name.
         tag: of a skill.
         mode: a media type of the agent or a skill; `image/*` is any image.
-        health, kind: values of `Agent.Health` and `Agent.Kind`.
+        health, kind, nature: values of `Agent.Health`, `Agent.Kind` and `NATURES`.
         category: of the agent.
     """
     fitting = [
@@ -83,6 +84,7 @@ def matching(
         for agent in agents
         if health in ("", agent.health)
         and kind in ("", agent.kind)
+        and nature in ("", agent.nature)
         and (not category or _same(category, agent.category))
         and has_skill(agent, skill)
         and has_tag(agent, tag)

@@ -25,8 +25,6 @@ from apps.agents.models import Agent, AgentVersion
 
 JSON = dict[str, Any]
 
-DEPLOYMENT = "deployment"
-"""In the content of an agent that has a folder: the folder's digest."""
 HOSTED_FIELDS = ("handler", "name", "description", "version", "skills", "input_modes", "output_modes", "capabilities")
 
 

@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from unfold.widgets import UnfoldAdminPasswordWidget
 
 from agentkit import HandlerError
+from agentkit.command.packing import Packed
 from apps.deployments import folders, processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from parley.faces.admin import ConsoleAdmin, LoggedAdmin, MenuItem, ReadOnlyAdmin, column, time_cell
@@ -20,24 +21,27 @@ State = Deployment.State
 
 
 class UploadForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A ZIP file of a folder."""
+    """An archive of a folder."""
 
-    file = forms.FileField(label="ZIP file", help_text="Of a folder with an agent.yaml. Its code runs on this server.")
+    file = forms.FileField(
+        label="archive",
+        help_text="A ZIP, tar or tar.gz file of a folder with an agent.yaml. Its code runs on this server.",
+    )
 
     class Meta:
         model = Deployment
         fields = ("file", "slug", "access")
 
-    def clean_file(self) -> folders.Packed:
+    def clean_file(self) -> Packed:
         """Raises ValidationError."""
         try:
-            return folders.pack_zip(self.cleaned_data["file"].read())
+            return folders.pack_archive(self.cleaned_data["file"].read())
         except HandlerError as error:
             raise forms.ValidationError(str(error)) from error
 
 
 def _lines(text: str) -> Any:
-    return format_html('<pre class="whitespace-pre-wrap break-words" tabindex="0">{}</pre>', text or "–")
+    return format_html('<pre class="structure" tabindex="0">{}</pre>', text or "–")
 
 
 @admin.register(Deployment)
@@ -49,16 +53,13 @@ class DeploymentAdmin(ReadOnlyAdmin):
     form = UploadForm
     search_fields = ("slug",)
     ordering = ("-created_at",)
-    select_related = ("agent", "author", "folder")
-    deferred = ("folder__archive",)
+    select_related = ("agent", "author")
     created = time_cell("created_at")
-    folder_facts = column(
-        "folder", lambda row: f"{row.folder}, {row.folder.files} files, {row.folder.size // 1024 + 1} KiB"
-    )
+    folder_facts = column("folder", lambda row: f"{row.digest[:12]}, {row.files} files, {row.size // 1024 + 1} KiB")
     progress_lines = column("progress", lambda row: _lines(row.progress))
-    printed = column("log on this machine", lambda row: _lines(processes.Place(row.slug, row.folder_id).log()))
-    list_display = ("slug", "state", "agent", "author", created)
-    fields = ("slug", "state", "problem", progress_lines, "agent", folder_facts, "author", created, printed)
+    printed = column("log", lambda row: _lines(processes.Place(row.slug, row.digest).log() or row.log))
+    list_display = ("slug", "state", "agent", "version", "author", created)
+    fields = ("slug", "state", "problem", progress_lines, "agent", "version", folder_facts, "author", created, printed)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return ConsoleAdmin.has_add_permission(self, request)

@@ -14,16 +14,10 @@ import agentkit
 from agentkit import HandlerError
 from agentkit.command.folders import Description
 
-KIT_NEEDS = (
-    "httptools>=0.8",
-    "markdown-it-py>=4.0",
-    "pydantic>=2.12",
-    "pyyaml>=6.0",
-    "starlette>=1",
-    "uvicorn>=0.54",
-    "uvloop>=0.22",
-)
-"""What `agentkit serve` needs, with what makes it fast. The kit itself is this installation's."""
+KIT_NEEDS = ("httpx2>=2.16", "markdown-it-py>=4.0", "pydantic>=2.12", "pyyaml>=6.0", "starlette>=1", "uvicorn>=0.54")
+"""What `agentkit serve` needs. The kit itself is this installation's."""
+FAST = ("httptools>=0.8", "uvloop>=0.22")
+"""What makes it fast: uvicorn uses them where they are."""
 OF_INSTALLERS = re.compile(r"(UV|PIP|NPM_CONFIG|SSL_CERT)_|(HTTPS?|ALL|NO)_PROXY\Z|NODE_EXTRA_CA_CERTS\Z", re.I)
 """Variables of this process that programs get which install packages, and agents do not: mirrors, proxies, CAs."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -74,8 +68,9 @@ def plan(code: Path, home: Path, kit: Path, secrets: dict[str, str], socket: Pat
 def _python_setup(code: Path, env: Path, *, serves_itself: bool) -> list[list[str]]:
     """Commands that make a virtual environment and install what the folder asks for. Raises HandlerError."""
     python, uv = str(env / "bin" / "python"), _uv()
-    wanted: list[str] = [] if serves_itself else [*KIT_NEEDS]
-    make = [uv, "venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, str(env)] if uv else []
+    base = os.path.realpath(sys.executable)  # by one name in all processes: other commands make it again
+    wanted: list[str] = [] if serves_itself else [*KIT_NEEDS, *FAST]
+    make = [uv, "venv", "--quiet", "--clear", "--no-project", "--python", base, str(env)] if uv else []
     install = (
         [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "--quiet"]
     )
@@ -86,7 +81,7 @@ def _python_setup(code: Path, env: Path, *, serves_itself: bool) -> list[list[st
         more = [[uv, "sync", "--quiet", "--active", "--frozen", "--inexact", "--no-dev", "--no-install-project"]]
     elif (code / "pyproject.toml").exists():
         wanted += _dependencies(code / "pyproject.toml")
-    setup = [make or [sys.executable, "-m", "venv", "--clear", str(env)], *more]
+    setup = [make or [base, "-m", "venv", "--clear", str(env)], *more]
     return [*setup, [*install, *wanted]] if wanted else setup
 
 

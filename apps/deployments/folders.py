@@ -1,107 +1,119 @@
-"""An agent's folder as a ZIP file, and back."""
+"""An agent's folder in an archive that somebody sends, and unpacked again. Nothing in an archive is trusted."""
 
 from __future__ import annotations
 
-import hashlib
+import gzip
 import io
-import os
 import re
 import shutil
+import stat
+import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
 
 from agentkit import HandlerError
-from agentkit.command.folders import DESCRIPTION, Description
-from agentkit.content.zips import BadZip, Zip
+from agentkit.command.folders import DESCRIPTION
+from agentkit.command.packing import MOST_BYTES, MOST_FILES, Packed, is_left_out, pack
+from agentkit.content.zips import LEADS_ELSEWHERE, BadZip, Zip
 
-MOST_BYTES = 32 * 1024 * 1024  # of all files, unpacked
-MOST_FILES = 5_000
-LEFT_OUT = frozenset({".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache",
-                      ".pytest_cache", ".DS_Store", ".env"})  # fmt: skip
-FIXED_TIME = (2000, 1, 1, 0, 0, 0)
+GZIP, ZIP = b"\x1f\x8b", b"PK"
+MOST_ARCHIVE_BYTES = MOST_BYTES + MOST_FILES * 4 * tarfile.BLOCKSIZE  # with headers and padding
+DAMAGED = "The tar file is damaged. Make it again."
 
-
-type Files = Iterable[tuple[str, bytes, bool]]
-"""Names, contents, and whether they are programs."""
+type Found = dict[str, tuple[Callable[[], bytes], bool]]
+"""What reads the content, and whether it is a program, by names."""
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A folder. The digest is that of its files' names and contents."""
-
-    archive: bytes
-    digest: str
-    files: int
-    description: Description
-
-
-def pack_folder(folder: Path) -> Packed:
-    """The folder without what is made again, and without `.env`, whose secrets are given by name.
-
-    Raises HandlerError: it has no agent, or is too large.
-    """
-    if not (folder / DESCRIPTION).is_file():
-        raise HandlerError(f"{folder.resolve()} has no {DESCRIPTION}. `agentkit new` makes a folder with one.")
-    return _pack(_files_of(folder))
-
-
-def pack_zip(file: bytes | BinaryIO) -> Packed:
-    """A ZIP file of a folder, or of what is in it. Raises HandlerError."""
+def pack_archive(file: bytes) -> Packed:
+    """The folder in a ZIP, tar or tar.gz file, of which it may be all or the one folder. Raises HandlerError."""
     try:
-        opened = Zip(file, MOST_FILES)
-        names = [name for name in opened.entries if not name.endswith("/")]
-        top = next((name.rpartition("/")[0] for name in names if re.fullmatch(rf"([^/]+/)?{DESCRIPTION}", name)), None)
-        if top is None:
-            raise HandlerError(f"The ZIP file has no {DESCRIPTION}.")
-        inside = f"{top}/" if top else ""
-        chosen = sorted(name for name in names if name.startswith(inside) and not LEFT_OUT & set(name.split("/")))
-        programs = _programs_in(file)
-        return _pack((name.removeprefix(inside), opened.read(name, MOST_BYTES), name in programs) for name in chosen)
+        found = _in_zip(file) if file.startswith(ZIP) else _in_tar(file)
+        inside = _folder_in(found)
+        names = sorted(name for name in found if name.startswith(inside) and not any(map(is_left_out, name.split("/"))))
+        folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+        if both := folders.intersection(names):
+            raise HandlerError(f"{min(both)[:100]} is a file and a folder. Make the archive again.")
+        return pack((name.removeprefix(inside), found[name][0](), found[name][1]) for name in names)
     except BadZip as bad:
         raise HandlerError(str(bad)) from None
 
 
-def _programs_in(file: bytes | BinaryIO) -> set[str]:
-    """The names of the programs in a ZIP file that was read before."""
-    with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
-        return {info.filename for info in archive.infolist() if info.external_attr >> 16 & 0o100}
+def _folder_in(names: Found) -> str:
+    """Where the agent's description is: "" or "folder/". Raises HandlerError."""
+    for name in sorted(names, key=lambda one: one.count("/")):
+        if re.fullmatch(rf"([^/]+/)?{re.escape(DESCRIPTION)}", name):
+            return name.removesuffix(DESCRIPTION)
+    raise HandlerError(f"The archive has no {DESCRIPTION}.")
 
 
-def _pack(files: Files) -> Packed:
-    total, digest, output, count, description = 0, hashlib.sha256(), io.BytesIO(), 0, b""
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        for count, (name, content, may_run) in enumerate(files, 1):
-            total += len(content)
-            if total > MOST_BYTES or count > MOST_FILES:
-                most = f"{MOST_BYTES // 1024**2} MiB or {MOST_FILES} files"
-                raise HandlerError(f"The folder has more than {most}, with {name}. Move what the agent does not need.")
-            info = zipfile.ZipInfo(name, FIXED_TIME)
-            info.external_attr, info.compress_type = (0o755 if may_run else 0o644) << 16, zipfile.ZIP_DEFLATED
-            archive.writestr(info, content)
-            digest.update(f"{name}\0{len(content)}\0{may_run}\0".encode() + content)
-            description = content if name == DESCRIPTION else description
-    return Packed(output.getvalue(), digest.hexdigest(), count, Description.parse(description, DESCRIPTION))
+def _in_zip(file: bytes) -> Found:
+    """Raises HandlerError, and BadZip, also when a file is read."""
+    opened = Zip(file, MOST_FILES)
+    found: Found = {}
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+    for name in opened.entries:
+        if stat.S_ISLNK(mode := modes.get(name, 0)):
+            raise HandlerError(f"{name[:100]} is a symbolic link. Put the file itself there.")
+        if not name.endswith("/"):
+            found[name] = partial(opened.read, name, MOST_BYTES), bool(mode & 0o100)
+    return found
 
 
-def _files_of(folder: Path) -> Files:
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(set(folders) - LEFT_OUT)
-        for name in sorted(set(names) - LEFT_OUT):
-            file = Path(root, name)
-            if file.is_symlink():
-                raise HandlerError(f"{file.relative_to(folder)} is a symbolic link. Put the file itself there.")
-            yield file.relative_to(folder).as_posix(), file.read_bytes(), bool(file.stat().st_mode & 0o100)
+def _in_tar(file: bytes) -> Found:
+    """Raises HandlerError."""
+    found: Found = {}
+    try:
+        archive = tarfile.open(fileobj=io.BytesIO(_unzipped(file)), mode="r:")  # noqa: SIM115 in memory, and read later
+        for member in _files_in(archive):
+            name = member.name.removeprefix("./")
+            if name in found or not name or LEADS_ELSEWHERE.search(name):
+                raise HandlerError(f"The tar file has `{name[:100]}` twice, or it leads out of it. Make it again.")
+            found[name] = partial(_content, archive, member), bool(member.mode & 0o100)
+    except (tarfile.TarError, UnicodeError, ValueError):
+        raise HandlerError(DAMAGED if found else "Send a folder as a ZIP, tar or tar.gz file.") from None
+    return found
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    content = file.read() if file else b""
+    if len(content) != member.size:
+        raise HandlerError(DAMAGED)
+    return content
+
+
+def _files_in(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    for count, member in enumerate(archive, 1):
+        if count > MOST_FILES:
+            raise HandlerError(f"The tar file has more than {MOST_FILES:,} files.")
+        if member.isdir():
+            continue
+        if not member.isreg() or member.issparse():
+            raise HandlerError(f"{member.name[:100]} is no file, but a link or a device. Put the file itself there.")
+        yield member
+
+
+def _unzipped(file: bytes) -> bytes:
+    """Raises HandlerError."""
+    try:
+        whole = gzip.GzipFile(fileobj=io.BytesIO(file)).read(MOST_ARCHIVE_BYTES + 1) if file.startswith(GZIP) else file
+    except (OSError, EOFError, zlib.error):
+        raise HandlerError(DAMAGED) from None
+    if len(whole) > MOST_ARCHIVE_BYTES:
+        raise HandlerError(f"The folder has more than {MOST_BYTES // 1024**2} MiB. Move what the agent does not need.")
+    return whole
 
 
 def unpack(archive: bytes, at: Path) -> None:
     """Unpack what `pack` made, whole or not at all."""
     made = Path(tempfile.mkdtemp(prefix=f".{at.name}-", dir=at.parent))
     with zipfile.ZipFile(io.BytesIO(archive)) as packed:
-        packed.extractall(made)
+        packed.extractall(made)  # noqa: S202 no tar file, and one that `pack` made
         for info in packed.infolist():
             (made / info.filename).chmod(info.external_attr >> 16 & 0o777)
     try:

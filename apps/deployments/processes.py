@@ -13,7 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -23,8 +23,8 @@ from django.conf import settings
 
 import agentkit
 from agentkit import HandlerError
+from agentkit.command.deploying import printable
 from apps.agents.models import Agent
-from apps.agents.versions import DEPLOYMENT
 from apps.deployments import confinement, environments, folders, keeper
 from apps.deployments.models import AgentSecret, Folder, fingerprint
 from apps.remote.errors import Unreachable
@@ -49,24 +49,25 @@ class Place:
     """An agent's folder on this machine.
 
     Attributes:
-        agent: its key, once it is registered; until then it has no secrets.
+        agent: its key, once it is registered.
         since: changes with the agent, and so with its secrets.
+        secrets: names and values that it gets besides those that are stored.
     """
 
     slug: str
     digest: str
     agent: int | None = None
     since: str = ""
+    secrets: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, agent: Agent) -> Place | None:
         """Of the agent's loaded `current_version`; None if it has no folder."""
-        digest = agent.current_version.content.get(DEPLOYMENT, "") if agent.current_version else ""
-        return cls(agent.slug, digest, agent.pk, str(agent.updated_at)) if digest else None
+        return cls(agent.slug, agent.folder, agent.pk, str(agent.updated_at)) if agent.folder else None
 
     @property
     def name(self) -> str:
-        return f"{self.slug[:40]}-{self.digest[:12]}"
+        return name_of(self.slug, self.digest)
 
     @property
     def home(self) -> Path:
@@ -79,7 +80,11 @@ class Place:
         for name in ("log.old", "log"):
             with suppress(OSError):
                 text += (self.home / name).read_bytes()
-        return text[-most:].decode(errors="replace")
+        return printable(text[-most:].decode(errors="replace"))
+
+
+def name_of(slug: str, digest: str) -> str:
+    return f"{slug[:40]}-{digest[:12]}"
 
 
 def prune(slug: str) -> None:
@@ -87,6 +92,11 @@ def prune(slug: str) -> None:
     places = sorted(agents_folder().glob(f"{slug[:40]}-{'[0-9a-f]' * 12}"), key=lambda one: one.stat().st_mtime)
     for old in places[:-MOST_PLACES]:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def all_places() -> list[Path]:
+    """The homes of agents in DATA_DIR, also those of other machines that share it."""
+    return list(agents_folder().parent.glob(f"*/?*-{'[0-9a-f]' * 12}"))
 
 
 async def socket_of(agent: Agent) -> str:
@@ -145,7 +155,7 @@ def _wanted(place: Place) -> Json:
     if not code.is_dir():
         root.mkdir(parents=True, exist_ok=True)
         folders.unpack(bytes(Folder.objects.get(pk=place.digest).archive), code)
-    secrets = dict(AgentSecret.objects.filter(agent=place.agent).values_list("name", "value"))
+    secrets = dict(AgentSecret.objects.filter(agent=place.agent).values_list("name", "value")) | dict(place.secrets)
     kit = environments.link_kit(agents_folder() / "kit")
     wanted = environments.plan(code, root / "home", kit, secrets, keeper_folder() / place.name / "a2a")
     installing = {name: value for name, value in wanted["setup_environment"].items() if not OUTSIDE.search(name)}

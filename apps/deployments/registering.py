@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 import logging
 import re
 import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +19,23 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
+from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
 from agentkit import HandlerError
 from agentkit.command.folders import Description
+from agentkit.command.packing import Packed
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
+from apps.accounts.people.erasure import Remains
+from apps.accounts.principals import Principal
+from apps.accounts.resources import Resource
 from apps.agents import versions
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import DEPLOYMENT, Agent, AgentVersion
 from apps.agents.registration import error_text
-from apps.agents.versions import DEPLOYMENT
 from apps.deployments import processes
-from apps.deployments.folders import Packed
-from apps.deployments.models import Deployment, Folder
+from apps.deployments.models import AgentSecret, Deployment, Folder
 from apps.deployments.processes import Place
 from apps.remote import registration
 from apps.remote.agent_cards import cards
@@ -49,11 +55,16 @@ HOST = "{}.agent.invalid"
 """In the addresses of a card: a name that nobody has. Its process is called at its socket."""
 CARD_LIMITS = outbound.Limits(seconds=10.0, bytes=512 * 1024)
 CLONE_SECONDS = 120.0
-LEASE = datetime.timedelta(minutes=20)  # longer than any step of a setup
+LEASE, EXTEND_SECONDS = datetime.timedelta(minutes=2), 20.0
+AT_ONCE = 4  # environments that a process's keeper makes at a time
+LOG_BYTES = 16 * 1024  # of what it printed, which a deployment keeps
+UNUSED_FOR = datetime.timedelta(hours=1)  # since a folder was deployed, before it may be deleted
+KEPT_FOR = datetime.timedelta(days=90)  # what is known of a deployment
 State = Deployment.State
 
 type Json = dict[str, Any]
 type Say = Callable[[str], None]
+type Secrets = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +79,42 @@ class Deployed(Preview):
                 DEPLOYMENT: self.digest}  # fmt: skip
 
 
-def slug_of(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
-
-
-def begin(slug: str, packed: Packed, *, access: str = "", author: User | None = None) -> Deployment:
+def begin(
+    slug: str, packed: Packed, *, access: str = "", secrets: Secrets | None = None, author: User | None = None
+) -> Deployment:
     """Store a folder that shall become the agent `slug`, or its newest version. A worker does it: see `deploy`.
 
+    The same once more, while it waits, is the same deployment. `secrets` are the agent's once its process runs.
     Raises ValidationError.
     """
-    fields = {"archive": packed.archive, "size": len(packed.archive), "files": packed.files}
-    with write_transaction():
-        stored = Folder.objects.get_or_create(digest=packed.digest, defaults=fields)[0]
-        begun = Deployment(slug=slug, folder=stored, access=access, author=author)
-        begun.full_clean(exclude=["folder"])
-        begun.save()
-    return begun
+    if unnamed := (secrets or {}).keys() - set(packed.description.secrets):
+        raise ValidationError({"secrets": f"agent.yaml names no secret {min(unnamed)}. Add it to `secrets` there."})
+    if Agent.objects.filter(slug=slug).exclude(kind=Agent.Kind.REMOTE).exists():
+        raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
+    asked = {"slug": slug, "digest": packed.digest, "access": access}
+    begun = Deployment(
+        **asked,
+        size=len(packed.archive),
+        files=packed.files,
+        secrets=json.dumps(secrets) if secrets else None,
+        author=author,
+    )
+    begun.full_clean()
+    folder = Folder(digest=packed.digest, archive=packed.archive)
+    with write_transaction():  # what deletes folders waits for the row, and sees then that it is used
+        Folder.objects.bulk_create([folder], update_conflicts=True, unique_fields=["digest"], update_fields=["used_at"])
+        waiting = None if secrets else Deployment.objects.unfinished().filter(**asked, secrets__isnull=True).first()
+        if waiting is None:
+            begun.save()
+    return waiting or begun
 
 
-def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
+async def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
     """Makes the agent of a folder, whose process must start and answer with a card. False if it does not wait.
 
     `tell` hears its progress.
     """
-    rows = Deployment.objects.select_related("author").filter(pk=key)
-    found = next(iter(rows.claim(LEASE, state=State.WORKING)), None)
+    found = await db.run(_claim, key)
     if found is None:
         return False
     said = list[str]()
@@ -103,9 +125,9 @@ def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
         db.later(found.extend, LEASE, progress="\n".join(said))  # this is the event loop's thread
 
     try:
-        agent = _register(found, say)
-        ending: Json = {"state": State.DONE, "agent": agent}
-        processes.prune(found.slug)
+        ending = await _register(found, say)
+    except Lost:
+        return True
     except (HandlerError, RemoteError, OutboundError) as error:
         ending = {"problem": str(error)}
     except ValidationError as error:
@@ -113,35 +135,126 @@ def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
     except Exception:
         log.exception("%s could not be deployed", found)
         ending = {"problem": "It could not be deployed. The server's log says why."}
-    ended = {"state": State.FAILED, "finished_at": timezone.now(), "progress": "\n".join(said)}
-    found.release(**(ended | ending))
+    await db.run(_end, found, {"state": State.FAILED, "progress": "\n".join(said)} | ending)
     return True
 
 
-DEPLOYMENTS = WorkList("deployments", "deployments.deploy", deploy, Deployment)
+DEPLOYMENTS = WorkList("deployments", "deployments.deploy", deploy, Deployment, at_once=AT_ONCE)
+RESOURCE = Resource("deployments", "deployment", Deployment, related=("agent",))
 
 
-def _register(found: Deployment, say: Say) -> Agent:
-    """Raises HandlerError, ValidationError, RemoteError, OutboundError."""
-    known = Agent.objects.filter(slug=found.slug).first()
-    since = str(known.updated_at) if known else ""
-    place = Place(found.slug, found.folder_id, known.pk if known else None, since)
-    card = asyncio.run(_start(place, say))
-    described = Description.read(place.home / "code")
-    newer = Deployment.objects.filter(slug=found.slug, created_at__gt=found.created_at).exclude(state=State.FAILED)
-    if newer.exists():
-        raise HandlerError(f"A newer folder of {found.slug} took its place.")
+class Lost(Exception):
+    """Another process has claimed the deployment."""
+
+
+def _claim(key: uuid.UUID) -> Deployment | None:
+    rows = Deployment.objects.select_related("author").filter(pk=key)
+    return next(iter(rows.claim(LEASE, state=State.WORKING)), None)
+
+
+def _end(found: Deployment, ending: Json) -> None:
+    printed = Place(found.slug, found.digest).log(LOG_BYTES)
+    found.release(finished_at=timezone.now(), log=printed, secrets=None, **ending)
+    if ending["state"] == State.DONE:
+        processes.prune(found.slug)
+
+
+async def _register(found: Deployment, say: Say) -> Json:
+    """What the deployment has then. Raises Lost, HandlerError, ValidationError, RemoteError, OutboundError."""
+    place = await db.run(_place_of, found)
+    card = await _while_held(found, _start(place, say))
+    described = await asyncio.to_thread(Description.read, place.home / "code")
     read = _described(card, described, found.slug)
-    deployed = Deployed(read, CardSignature(SignatureStatus.UNSIGNED), found.folder_id)
-    access = found.access or (described.access if known is None else "")
-    policies: dict[str, Any] = {"access": access} if access else {}
-    return registration.save(found.slug, deployed, author=found.author, update=True, **policies)
+    deployed = Deployed(read, CardSignature(SignatureStatus.UNSIGNED), found.digest)
+    return await db.run(_save, found, deployed, described)
+
+
+def _place_of(found: Deployment) -> Place:
+    known = Agent.objects.filter(slug=found.slug).first()
+    secrets: Secrets = json.loads(found.secrets or "{}")
+    since = f"{known.updated_at if known else ''} {found.pk if secrets else ''}"
+    return Place(found.slug, found.digest, known.pk if known else None, since, tuple(secrets.items()))
+
+
+def _save(found: Deployment, deployed: Deployed, described: Description) -> Json:
+    """Raises HandlerError, ValidationError."""
+    with write_transaction():
+        newer = Deployment.objects.filter(slug=found.slug, created_at__gt=found.created_at).exclude(state=State.FAILED)
+        if newer.exists():
+            raise HandlerError(f"A newer folder of {found.slug} took its place.")
+        is_new = not Agent.objects.filter(slug=found.slug).exists()
+        first = {name: getattr(described, name) for name in ("access", "mcp_tools")} if is_new else {}
+        chosen: dict[str, Any] = first | ({"access": found.access} if found.access else {})
+        policies = {name: value for name, value in chosen.items() if value}
+        agent = registration.save(found.slug, deployed, author=found.author, update=True, **policies)
+        for name, value in json.loads(found.secrets or "{}").items():
+            set_secret(agent, name, value, found.author)
+    assert agent.current_version is not None
+    return {"state": State.DONE, "agent": agent, "version": agent.current_version.number}
+
+
+async def _while_held[T](found: Deployment, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that may take longer than the lease, which is extended. Raises Lost, and what `work` does."""
+    doing = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({doing}, timeout=EXTEND_SECONDS))[0]:
+            if not await db.run(found.extend, LEASE):
+                raise Lost
+        return doing.result()
+    finally:
+        doing.cancel()
+
+
+def set_secret(agent: Agent, name: str, value: str, by: User | Principal | None) -> AgentSecret:
+    """Give the agent's process a secret, from its next start on. Raises ValidationError."""
+    secret = AgentSecret.objects.filter(agent=agent, name=name).first() or AgentSecret(agent=agent, name=name)
+    secret.value = value
+    secret.full_clean(exclude=["value"])
+    with write_transaction():
+        secret.save()
+        audit.record(AuditAction.AGENT_SECRET_SET, actor=by, object=agent, details={"name": name})
+    return secret
+
+
+def remove_secret(secret: AgentSecret, by: Principal) -> None:
+    with write_transaction():
+        secret.delete()
+        audit.record(AuditAction.AGENT_SECRET_REMOVED, actor=by, object=secret.agent, details={"name": secret.name})
+
+
+def remains_of(person: User) -> Iterator[Remains]:
+    """See `account_remains`."""
+    if number := Deployment.objects.filter(author=person).count():
+        yield Remains(
+            "Agents' folders", number, f"deployed for the installation. Each is known for {KEPT_FOR.days} days."
+        )
+
+
+def delete_unused() -> int:
+    """Deletes folders that no version and no running deployment needs, the homes of agents that are gone, and what is
+    known of old deployments.
+    """
+    homes = processes.all_places()  # before the database is asked what is needed
+    now = timezone.now()
+    versions_ = AgentVersion.objects.annotate(folder_digest=KeyTextTransform(DEPLOYMENT, "content"))
+    needed = versions_.filter(folder_digest__isnull=False).values_list("agent__slug", "folder_digest")
+    waiting = Deployment.objects.unfinished().values_list("slug", "digest")  # asked for first: they become versions
+    used = {(slug, digest) for rows in (waiting, needed) for slug, digest in rows}
+    digests = {digest for _, digest in used}
+    unused = Folder.objects.filter(used_at__lt=now - UNUSED_FOR).exclude(digest__in=digests)
+    deleted, _ = unused.delete()
+    Deployment.objects.filter(finished_at__lt=now - KEPT_FOR).delete()
+    names = {processes.name_of(*one) for one in used}
+    gone = [home for home in homes if home.name not in names]
+    for home in gone:
+        shutil.rmtree(home, ignore_errors=True)
+    return deleted + len(gone)
 
 
 def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:
     """Of agents with a folder (`restorers`). Raises ValidationError."""
     content = version.content
-    if DEPLOYMENT not in content:
+    if not version.folder:
         raise ValidationError({"version": "The agent's own card defines it. Load the card again instead."})
     with write_transaction():
         registration.apply_card(version.agent, content["card"])

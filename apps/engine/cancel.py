@@ -1,4 +1,4 @@
-"""Cancels a task and its children."""
+"""Stops work: cancels a task and its children, or lets them end after their steps."""
 
 import uuid
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents.models import Agent
 from apps.record import ledger, runs
-from apps.record.errors import TaskNotCancelable, TaskNotFound
+from apps.record.errors import TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
@@ -119,4 +119,67 @@ CANCEL = Act[Task](
     icon="stop_circle",
     note="Canceling a canceled task has no effect. A task that has ended in another state cannot be canceled.",
 )
-TASKS = Resource("tasks", "task", Task, acts=(CANCEL,), related=("context", "agent", "owner"))
+
+
+class NoSteps(UnsupportedOperation):
+    """This agent cannot stop after a step. Cancel the task, or let it go on."""
+
+
+class NotRunning(UnsupportedOperation):
+    """The task is not at work, so no step can end. Cancel the task if you do not need it."""
+
+
+def stop_after_step(task: Task, by: int | None) -> bool:
+    """Ask the running turn of a task, and of its children, to end after its step, with what there is.
+
+    Returns False if it was asked before. The next turn, if a message waits, is a turn like any other.
+    Raises NoSteps, NotRunning, TaskNotFound.
+    """
+    if not task.agent.is_steerable:
+        raise NoSteps
+    try:
+        with ledger.writing(task.context_id) as log:
+            run = Run.objects.filter(task=task.pk, state=Run.State.RUNNING).first()
+            if run is None or log.task(task.pk).state != TaskState.WORKING:
+                raise NotRunning
+            if run.stops_after_step:
+                return False
+            Run.objects.filter(pk=run.pk).update(stops_after_step=True)
+            log.add(EventType.STOP_REQUESTED, {"by": by}, task=task.pk)
+    except Context.DoesNotExist:
+        raise TaskNotFound from None
+    notifications.stop(run.pk)
+    for child in Task.objects.unfinished().select_related("agent", "context").filter(parent=task.pk):
+        with suppress(UnsupportedOperation, TaskNotFound):
+            stop_after_step(child, by)
+    return True
+
+
+def stop_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
+    """`stop_after_step` for the caller's task. Returns its id. Raises TaskNotFound too."""
+    task = lookup.find_seen_task(principal, agent, task_id)
+    with suppress(NotNeeded):
+        STOP_AFTER_STEP.perform(principal, task)
+    return task.pk
+
+
+def _stop_after_step(task: Task, principal: Principal) -> Task:
+    if not stop_after_step(task, principal.user_id):
+        raise NotNeeded("It stops after this step already.")
+    return task
+
+
+STOP_AFTER_STEP = Act[Task](
+    "stop-after-step",
+    "Stop after this step",
+    _stop_after_step,
+    "Stop a task after its step",
+    "The agent finishes its step, and ends with what it has.",
+    lambda task: "It stops after this step.",
+    lambda task: task.state == TaskState.WORKING and task.agent.is_steerable,
+    check=_check_is_theirs,
+    icon="flag",
+    note="Only for a task at work whose agent can do so. What it has becomes its answer, and the task is completed. "
+    "Asking twice has no effect.",
+)
+TASKS = Resource("tasks", "task", Task, acts=(CANCEL, STOP_AFTER_STEP), related=("context", "agent", "owner"))

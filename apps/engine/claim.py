@@ -134,7 +134,7 @@ def _assignment(
     task, context = run.task, run.task.context
     repeats = given is not run
     child = run.slot.get("child") if run.slot else None
-    return Assignment(
+    found = Assignment(
         lease=Lease(run.pk, run.fence, run.worker),
         agent=task.agent,
         task=task,
@@ -161,6 +161,9 @@ def _assignment(
         history=[handler_message(row, context) for row in history],
         references=referenced_tasks(task.references, task.owner_id, context) if task.references else [],
     )
+    if run.stops_after_step:  # an earlier attempt was asked to
+        found.stop_after_step.set()
+    return found
 
 
 def _count_claim(run: Run, now: datetime.datetime, is_lost: bool) -> None:
@@ -270,6 +273,8 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
             "input": snapshot,
             "input_hash": run.input_hash,
         } | ({"alone": True} if run.alone else {})
+        if run.read_until:  # what an earlier attempt had read waits again
+            values["read_until"] = 0
         _take_lease(log, run, worker, values)
         # `attempt` cannot tell: a worker that gives a run back takes one off.
         log.use_loaded(task, has_artifacts=run.turn > 1 or run.fence > 1)

@@ -31,7 +31,14 @@ from apps.agents.models import Agent
 from apps.engine.accept import record_copy
 from apps.engine.sql import LATER_MESSAGE
 from apps.engine.turns import payments
-from apps.engine.turns.output import MemoryChanges, NewEvent, agent_message, store_large, with_large_parts_stored
+from apps.engine.turns.output import (
+    MemoryChanges,
+    NewEvent,
+    agent_message,
+    run_values,
+    store_large,
+    with_large_parts_stored,
+)
 from apps.engine.turns.questions import asks_approval, overtaken, slot_of
 from apps.record import ledger
 from apps.record.content.parts import pieces_joined
@@ -58,6 +65,7 @@ STATES: dict[type[Outcome], TaskState] = {
 }
 NO_LEASE = Lease(uuid.UUID(int=0), 0, "")
 WORKER_LOST = "worker_lost"  # the code of a failure
+INTERRUPTED = "interrupted"  # the code of a turn that a newer message ended
 ANSWER = "answer"  # the artifact of streamed tokens
 
 
@@ -95,6 +103,7 @@ class Ending:
         child: the asking child, as it was then.
         input_hash: of the turn's input, if known.
         usage: see `record.runs.UsageTotals`.
+        read_until: the index of the newest message that the turn has read. It waits for no turn of its own.
         fallback_id: the fallback that took the turn.
         span: the run's trace span.
         author: who wrote the outcome's message, if another agent did.
@@ -115,6 +124,7 @@ class Ending:
     child: Task | None = None
     input_hash: str = ""
     usage: JSON = field(default_factory=dict)
+    read_until: int = 0
     fallback_id: int | None = None
     span: str = ""
     author: Author | None = None
@@ -124,22 +134,25 @@ class Ending:
         """Will the turn start again, after the answer to a child's question or about a tool call?"""
         return self.child is not None or (isinstance(self.outcome, InputRequired) and self.outcome.repeats)
 
+    def waiting_after(self, message: Message) -> int:
+        """The index after which messages wait for the next turn. What an interrupted turn has read waits again."""
+        return message.index if self.outcome is None else max(message.index, self.read_until)
+
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """Record the end of the turn of `message`. Returns the next turn's run, to publish.
 
     If recording fails, call it again. Raises LeaseLost, TooLarge.
     """
-    artifacts = _artifacts(task, ending)
+    artifacts, after = _artifacts(task, ending), ending.waiting_after(message)
     ending.events = [with_large_parts_stored(event, task.workspace_id) for event in ending.events]
-
     has_artifacts = (ending.streamed and ending.is_written) or not ending.is_first_attempt
 
     def write(lock: bool) -> uuid.UUID | None:
         ended = copy.copy(task)  # events change it; the caller's must stay if they are not written
         with ledger.writing(task.context, lock=lock) as log:
             log.use_loaded(ended, has_artifacts=has_artifacts)
-            later = LATER_MESSAGE.one(task.pk, message.index) if lock else None
+            later = LATER_MESSAGE.one(task.pk, after) if lock else None
             return _end_turn(log, ended, later, ending, artifacts)
 
     outcome = ending.outcome
@@ -151,7 +164,7 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
         # Nothing was recorded after the message, as far as is known, but the start of this run? If others have written
         # meanwhile, the context has grown, so that `ledger.unless_stale` looks again.
         has_only_begun = ending.is_first_attempt and task.context.last_event == message.index + FIRST_EVENTS
-        if has_only_begun or LATER_MESSAGE.one(task.pk, message.index) is None:
+        if has_only_begun or LATER_MESSAGE.one(task.pk, after) is None:
             return ledger.unless_stale(write)
     return write(True)
 
@@ -174,7 +187,8 @@ def _end_turn(
         "finished_at": NOW,
         "lease_until": None,
     }
-    log.renew_lease(ending.lease, values | ending.also.run | ({"usage": ending.usage} if ending.usage else {}))
+    values |= run_values(ending.events) | ending.also.run | ({"usage": ending.usage} if ending.usage else {})
+    log.renew_lease(ending.lease, values)
     log.extra_rows += ending.also.rows
     log.extra_updates += ending.also.updates
     for event in ending.events:
@@ -223,7 +237,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
     """
     outcome = ending.outcome
     if outcome is None:
-        _discard_provisional(log, task, ending, "interrupted")
+        _discard_provisional(log, task, ending, INTERRUPTED)
     elif isinstance(outcome, Failed | Rejected):
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
@@ -388,7 +402,7 @@ def _is_silent(outcome: Outcome) -> bool:
 
 
 def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str, code: str = WORKER_LOST) -> uuid.UUID | None:
-    """Fail a turn whose worker was lost. Returns the next turn's run, if a message waits.
+    """Fail a turn whose worker was lost. Returns the next turn's run, if a message waits: also one that it had read.
 
     Uses `run.task` and `run.message`. Raises LeaseLost.
     """

@@ -40,6 +40,12 @@ LATER_MESSAGE = Query[Message](
     message=Message,
 )
 
+LATER_MESSAGES = Query[Message](
+    "SELECT {message} FROM {message.table} WHERE message.task_id = %s AND message.role = 'user' "
+    'AND message."index" > %s ORDER BY message."index" LIMIT %s',
+    message=Message,
+)
+
 SUSPENSION_BY_CHILD = Query[Suspension](
     "SELECT {suspension} FROM {suspension.table} WHERE suspension.child_id = %s LIMIT 1", suspension=Suspension
 )

@@ -274,15 +274,17 @@ class WorkerProcess:
             leases = [active.assignment.lease]
             self._stop_lost(leases, await db.run(check_leases, leases, extend=False))
 
-    def _stop_lost(self, leases: Sequence[Lease], states: dict[Lease, bool]) -> None:
+    def _stop_lost(self, leases: Sequence[Lease], states: dict[Lease, Wish]) -> None:
         for lease in leases:
             active = self._active.get(str(lease.run_id))
             if active is None or active.assignment.lease != lease:
                 continue
-            interrupted = states.get(lease)
-            if interrupted is not False:
-                active.interrupted = interrupted is True
+            wish = states.get(lease)
+            if wish is None or wish.interrupted:
+                active.interrupted = wish is not None
                 active.work.cancel()
+            elif wish.stops_after_step:
+                active.assignment.stop_after_step.set()
 
     async def _drain(self, grace: float) -> None:
         works = {active.work for active in self._active.values()}
@@ -388,14 +390,21 @@ class RunSlots:
                 self._free -= 1
 
 
-def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, bool]:
-    """The leases still held, each with whether its run was interrupted. `extend` renews them."""
+class Wish(NamedTuple):
+    """What others want of a run: that it ends now for a newer message, or after its step."""
+
+    interrupted: bool
+    stops_after_step: bool
+
+
+def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, Wish]:
+    """The leases still held, each with what others want of its run. `extend` renews them."""
     wanted = {lease.run_id: lease for lease in leases}
     now = sql.database_time()
     running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=now)
     found = {
-        Lease(key, fence, worker): interrupted
-        for key, fence, worker, interrupted in running.values_list("pk", "fence", "worker", "interrupted")
+        Lease(key, fence, worker): Wish(*wish)
+        for key, fence, worker, *wish in running.values_list("pk", "fence", "worker", *Wish._fields)
     }
     held = [lease.run_id for lease in found if wanted[lease.run_id] == lease]
     if extend and held:

@@ -24,6 +24,8 @@ NEWEST_LINES = 100
 TOLD = (
     EventType.USER_MESSAGE,
     EventType.AGENT_START,
+    EventType.AGENT_READ,
+    EventType.STOP_REQUESTED,
     EventType.AGENT_STATUS,
     EventType.AGENT_TOOL_CALL,
     EventType.AGENT_TOOL_RESULT,

@@ -13,6 +13,8 @@ JSON = dict[str, Any]
 class EventType(models.TextChoices):
     USER_MESSAGE = "user_message"
     AGENT_START = "agent_start"
+    AGENT_READ = "agent_read"
+    STOP_REQUESTED = "stop_requested"
     AGENT_STATUS = "agent_status"
     AGENT_MESSAGE = "agent_message"
     AGENT_TOKEN_START = "agent_token_start"  # noqa: S105
@@ -111,6 +113,22 @@ class AgentStart(TypedDict):
     agent: NotRequired[int]
     version: NotRequired[int]
     again: NotRequired[bool]
+
+
+class AgentRead(TypedDict):
+    """The running turn read messages of its task, which then wait for no turn of their own.
+
+    `messages`: their messageIds. `until`: the index of the last one. Another attempt of the turn begins without them.
+    """
+
+    messages: list[str]
+    until: int
+
+
+class StopRequested(TypedDict):
+    """Somebody wants the running turn to end after its step. It changes no row. `by`: the user's key."""
+
+    by: int | None
 
 
 class Slot(TypedDict):
@@ -381,6 +399,8 @@ class SessionDeleted(TypedDict):
 PAYLOADS: dict[EventType, type] = {
     EventType.USER_MESSAGE: UserMessage,
     EventType.AGENT_START: AgentStart,
+    EventType.AGENT_READ: AgentRead,
+    EventType.STOP_REQUESTED: StopRequested,
     EventType.AGENT_STATUS: AgentStatus,
     EventType.AGENT_MESSAGE: AgentMessage,
     EventType.AGENT_TOKEN_START: AgentTokenStart,

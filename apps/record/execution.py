@@ -79,6 +79,14 @@ class Run(models.Model):
     worker = models.CharField(max_length=120, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
     interrupted = models.BooleanField(default=False, help_text="A newer message asks this turn to stop.")
+    read_until = models.PositiveBigIntegerField(
+        default=0,
+        db_default=0,
+        help_text="The index of the newest message that the running turn has read. 0: none.",
+    )
+    stops_after_step = models.BooleanField(
+        default=False, db_default=False, help_text="Somebody asks this turn to end after its step."
+    )
     alone = models.BooleanField(
         default=False,
         db_default=False,

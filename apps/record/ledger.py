@@ -42,10 +42,16 @@ class StaleWrite(Exception):
 
 
 @contextmanager
-def writing(context: uuid.UUID | Context, *, lease: Lease | None = None, lock: bool = True) -> Iterator[Ledger]:
+def writing(
+    context: uuid.UUID | Context,
+    *,
+    lease: Lease | None = None,
+    lease_values: dict[str, Any] | None = None,
+    lock: bool = True,
+) -> Iterator[Ledger]:
     """Open a context's log for one transaction. An unsaved context is created; its first event has `opens`.
 
-    `lease`: events are written on behalf of this run, and its lease is extended.
+    `lease`: events are written on behalf of this run, and its lease is extended. `lease_values`: more for its row.
     Without `lock`, only the log's own writes are one transaction, and they fail if the context has grown since it was
     read; what the block reads is not protected. See `unless_stale`.
     Raises Context.DoesNotExist, ContextCleared, LeaseLost, IllegalTransition; then nothing is written.
@@ -54,13 +60,13 @@ def writing(context: uuid.UUID | Context, *, lease: Lease | None = None, lock: b
     if row is None:
         raise Context.DoesNotExist
     if not lock:
-        log = Ledger(row, None, lease)
+        log = Ledger(row, None, lease, lease_values)
         yield log
         log.write(alone=True)
         return
     while True:
         with suppress(ContextIsCold), write_transaction():
-            log = Ledger(row, None if row._state.adding else lock_context(row), lease)
+            log = Ledger(row, None if row._state.adding else lock_context(row), lease, lease_values)
             try:
                 yield log
             except IllegalTransition:
@@ -173,6 +179,7 @@ class Ledger(Rows):
         context: Context,
         now: datetime.datetime | None,
         lease: Lease | None = None,
+        lease_values: dict[str, Any] | None = None,
         stored: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(context)
@@ -191,7 +198,7 @@ class Ledger(Rows):
         self._wait = notifications.LATER
         self._memory: dict[str, Any] | None = None
         if lease is not None:
-            self.renew_lease(lease)
+            self.renew_lease(lease, {"lease_until": Now(settings.RUN_LEASE_SECONDS)} | (lease_values or {}))
 
     @property
     def now(self) -> datetime.datetime:

@@ -283,8 +283,11 @@ class Peer:
         self._understood()
         return EventCheck(task_id).check_task(task)
 
-    async def cancel(self, task_id: str) -> JSON:
-        return EventCheck(task_id).check_task(await self._ask("CancelTask", {"id": self._path_id(task_id)}))
+    async def cancel(self, task_id: str, metadata: Mapping[str, Any] | None = None) -> JSON:
+        """Cancel a task, or what the `metadata` asks for by an extension, whose URIs are its names."""
+        asked = {"id": self._path_id(task_id)} | ({"metadata": dict(metadata)} if metadata else {})
+        used = {self._extensions_header: ", ".join(metadata)} if metadata else {}
+        return EventCheck(task_id).check_task(await self._ask("CancelTask", asked, used))
 
     async def set_webhook(self, task_id: str, config: Mapping[str, Any]) -> JSON:
         asked = {**config, "taskId": self._path_id(task_id)}

@@ -19,7 +19,6 @@ from typing import Any
 from django.conf import settings
 
 from apps.agents.models import Agent
-from apps.agents.versions import DEPLOYMENT
 from apps.record.models import TaskState
 from apps.remote import a2a_client, circuit_breaker
 from apps.remote.a2a_client import Peer
@@ -80,8 +79,7 @@ async def inspect_agent(remote: RemoteAgent, probe: str) -> list[Finding]:
 
 async def _check_from_outside(remote: RemoteAgent) -> Finding:
     """Of an agent that runs here, whether its process starts."""
-    version = remote.agent.current_version
-    if version is not None and DEPLOYMENT in version.content:
+    if remote.agent.folder:
         return await _timed_check(Check.Kind.ADDRESS, added["agent_socket"](remote.agent))
     limits = Limits(seconds=settings.REMOTE_CHECK_TIMEOUT, bytes=CARD_BYTES)
     async with outbound.exchange(limits) as way:

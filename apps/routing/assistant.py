@@ -54,6 +54,7 @@ class Assistant(SkillHandler):
     output_modes = ("*/*",)
     retry_safe = True
     offers_models = True
+    steerable = True
     wishes = MODEL_WISHES
     time_limit = 4 * 3600.0  # it waits for other agents
 

@@ -19,6 +19,7 @@ from agentkit.content.emissions import (
     Usage,
     WholeAnswer,
 )
+from agentkit.content.inbox import Inbox
 from agentkit.content.messages import (
     Artifact,
     File,
@@ -91,6 +92,7 @@ __all__ = [
     "File",
     "Foreign",
     "HandlerError",
+    "Inbox",
     "InputRequired",
     "InvalidAnswer",
     "Message",

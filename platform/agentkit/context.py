@@ -26,6 +26,7 @@ from agentkit.content.emissions import (
     ToolResult,
     Usage,
 )
+from agentkit.content.inbox import Inbox, Mail, Mailbox
 from agentkit.content.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
 from agentkit.effects import Doing, Effects, do_in_thread, perform, remember
 from agentkit.errors import AgentFailure, HostSignal, Stopped
@@ -184,6 +185,11 @@ Emit = Callable[[Emission], Awaitable[None]]
 """Given by the host. It waits if the handler says more than can be recorded."""
 
 
+def turn_key(message: Message) -> str:
+    """With what the keys of a turn's steps begin."""
+    return hashlib.sha256(message.id.encode()).hexdigest()[:8]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskContext(Turn):
     """The task for an async handler. After a stop, its methods raise `Stopped`."""
@@ -193,8 +199,14 @@ class TaskContext(Turn):
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
     effects: Effects | None = field(default=None, repr=False, compare=False)
     approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
+    mail: Mail = field(default_factory=Mailbox, repr=False, compare=False)
     model: str | None = field(default=None, repr=False, compare=False)  # that people chose (see `offers_models`)
     _steps: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
+
+    @property
+    def inbox(self) -> Inbox:
+        """The messages that arrive for the task while this turn runs."""
+        return Inbox(self.mail, self.stop_after_step, lambda: self.cancelled)
 
     async def credential(self, service: str) -> Credential | None:
         """The credential that the task's owner gave this agent for a service, or None.
@@ -264,7 +276,7 @@ class TaskContext(Turn):
     def step_key(self, name: str, key: str) -> str:
         """The key of the turn's next step of this name: the same in each attempt."""
         self._steps[name] += 1
-        turn = hashlib.sha256(self.message.id.encode()).hexdigest()[:8]
+        turn = turn_key(self.message)
         return f"{turn} ={key}" if key else f"{turn} #{self._steps[name]}"
 
     async def call(
@@ -378,6 +390,24 @@ def _waiting[**P, R](
     return wait
 
 
+@dataclass(frozen=True)
+class SyncInbox:
+    """`Inbox` for a handler in a thread, without `await`."""
+
+    on_loop: Inbox
+    wait_for: Callable[[Coroutine[Any, Any, Any]], Any]
+
+    def unread(self) -> list[Message]:
+        return cast(list[Message], self.wait_for(self.on_loop.unread()))
+
+    def next(self) -> Message | None:
+        return cast(Message | None, self.wait_for(self.on_loop.next()))
+
+    def __iter__(self) -> Iterator[Message]:
+        while (message := self.next()) is not None:
+            yield message
+
+
 @dataclass(frozen=True, kw_only=True)
 class SyncTaskContext(Turn):
     """The task for a handler in a thread: `TaskContext` without `await`.
@@ -396,6 +426,11 @@ class SyncTaskContext(Turn):
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
         """The task for a thread."""
         return cls(**{one.name: getattr(task, one.name) for one in fields(Turn)}, on_loop=task, loop=loop)
+
+    @property
+    def inbox(self) -> SyncInbox:
+        """The messages that arrive for the task while this turn runs."""
+        return SyncInbox(self.on_loop.inbox, self.wait_for)
 
     credential = _waiting(TaskContext.credential)
     call = _waiting(TaskContext.call)

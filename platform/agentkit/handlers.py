@@ -37,6 +37,7 @@ class SkillHandler:
         retry_safe: may a turn be repeated after a crash?
         time_limit: seconds for a turn; None for no limit.
         usual_seconds: how long a turn usually takes. Who waits is told when one takes twice as long.
+        steerable: does it read `task.inbox`, and end at `task.stop_requested`? People are then offered both.
         attempts: how often a `retry_safe` turn may start, the first time included.
         listed: do people choose it? If not, only other agents and plans call it. Operators may change this.
         offers_models: may people choose the language model of a conversation, from those that operators offer? Then
@@ -57,6 +58,7 @@ class SkillHandler:
     retry_safe: bool = False
     time_limit: float | None = 600.0
     usual_seconds: float | None = None
+    steerable: bool = False
     attempts: int = 3
     listed: bool = True
     offers_models: bool = False
@@ -141,6 +143,7 @@ class Traits(TypedDict, total=False):
     retry_safe: bool
     time_limit: float | None
     usual_seconds: float | None
+    steerable: bool
     attempts: int
     listed: bool
     offers_models: bool
@@ -333,6 +336,7 @@ ATTRIBUTES = (
     "retry_safe",
     "time_limit",
     "usual_seconds",
+    "steerable",
 )
 
 

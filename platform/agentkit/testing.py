@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from agentkit.clients import CallClient, Client
 from agentkit.content.emissions import Chunk, Emission, Progress, SkillChosen, Token
+from agentkit.content.inbox import Mailbox as Mailbox
 from agentkit.content.messages import (
     Artifact,
     Message,
@@ -23,7 +24,7 @@ from agentkit.content.messages import (
     raw_part,
     text_part,
 )
-from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks
+from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks, turn_key
 from agentkit.effects import RememberedEffects as RememberedEffects
 from agentkit.errors import AgentFailure
 from agentkit.handlers import as_handler
@@ -141,6 +142,8 @@ class Run:
         credentials: Mapping[str, Given] | None = None,
         payment: Mapping[str, Any] | None = None,
         emit: Emit | None = None,
+        inbox: Mailbox | Sequence[str | Message] = (),
+        stop_after_step: asyncio.Event | None = None,
     ) -> "Run":
         """The next turn, with the answer to this turn's question. Without a message, the credential has arrived.
 
@@ -153,6 +156,8 @@ class Run:
             credentials: what `task.credential` returns, by service.
             payment: the receipt, `task.payment`, if this turn asked for a payment.
             emit: also receives the emissions, as they come.
+            inbox: messages that arrive while the turn runs.
+            stop_after_step: set it to ask the turn to stop.
 
         Raises:
             ValueError: this turn asked nothing, or a called agent asked.
@@ -163,15 +168,17 @@ class Run:
         if self.is_question_of_child:
             raise ValueError("An agent that was called asked this: answer it in a run of its own.")
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
+        arrives = arriving(inbox, stop_after_step)
         fields: dict[str, Any] = {"task_id": self.task.task_id, "slot": question.slot, "asked": _asked(question)}
+        fields |= arrives
         fields |= {"context_id": self.task.context_id, "skill": self.skill, "emit": emit}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
         if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
             if isinstance(question, CallClient):
                 client = Client.of(given, _asked(question), self.task.client)
-                return await self._repeated(approvals=self.task.approvals, client=client, emit=emit)
-            return await self._decided(question, given, emit)
+                return await self._repeated(approvals=self.task.approvals, client=client, emit=emit, **arrives)
+            return await self._decided(question, given, emit=emit, **arrives)
         if isinstance(question, PaymentRequired):
             fields["asked"] |= {"payment": {"receipt": dict(payment or {})}}
         session = Session(deepcopy(self.task.session.memory), self.task.session.options)
@@ -183,13 +190,13 @@ class Run:
         said = message if isinstance(message, Message) else user_message(message, files)
         return await _turn(self.handler, said, self.agents, **fields)
 
-    async def _decided(self, question: InputRequired, answer: Message, emit: Emit | None) -> "Run":
+    async def _decided(self, question: InputRequired, answer: Message, **fields: Any) -> "Run":
         """After a person's answer about a tool call: the next question, or the same turn with the decisions."""
         calls, _ = approvals.decide(question.calls, approvals.answer_in(answer), str(uuid4()), "somebody", "")
         if any("approved" not in one for one in calls):
             return replace(self, outcome=approvals.question(calls))
         decided = DeclaredApprovals(approvals.decided(calls))
-        return await self._repeated(approvals=decided, client=self.task.client, emit=emit)
+        return await self._repeated(approvals=decided, client=self.task.client, **fields)
 
     async def _repeated(self, **answered: Any) -> "Run":
         fields: dict[str, Any] = {name: getattr(self.task, name) for name in REPEATED} | answered
@@ -198,6 +205,7 @@ class Run:
 
 
 REPEATED = (
+    "attempt",
     "task_id",
     "context_id",
     "slot",
@@ -270,6 +278,8 @@ async def run(
     agents: Agents | None = None,
     effects: RememberedEffects | None = None,
     emit: Emit | None = None,
+    inbox: Mailbox | Sequence[str | Message] = (),
+    stop_after_step: asyncio.Event | None = None,
 ) -> Run:
     """Run one turn of a handler (anything that `as_handler` accepts).
 
@@ -286,6 +296,8 @@ async def run(
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
         effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
         emit: also receives the emissions, as they come.
+        inbox: messages that arrive while the turn runs (`task.inbox`), or a mailbox that you `put` them into.
+        stop_after_step: set it to ask the turn to stop after its step (`task.stop_requested`).
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored_slot(slot) if slot is not None else {}
@@ -294,7 +306,15 @@ async def run(
     fields["memory"] = memory if memory is not None else {}
     fields["effects"] = effects or RememberedEffects()
     fields["session"] = Session(session if session is not None else {}, options or {})
+    fields |= arriving(inbox, stop_after_step)
     return await _turn(handler, said, agents or {}, emit=emit, **fields)
+
+
+def arriving(inbox: Mailbox | Sequence[str | Message], stop_after_step: asyncio.Event | None) -> dict[str, Any]:
+    """The fields of a turn that say what arrives while it runs."""
+    if not isinstance(inbox, Mailbox):
+        inbox = Mailbox.of(one if isinstance(one, Message) else user_message(one) for one in inbox)
+    return {"mail": inbox} | ({"stop_after_step": stop_after_step} if stop_after_step is not None else {})
 
 
 async def _turn(
@@ -302,12 +322,19 @@ async def _turn(
 ) -> Run:
     recorder = Recorder(also=emit)
     delegate = InProcess(agents, recorder.emit, depth) if agents else None
+    fields.setdefault("attempt", 2 if _has_begun(said, fields.get("effects")) else 1)
     task = task_for(said, recorder, delegate=delegate, **fields)
     try:
         return Run(task, await drive(as_handler(handler), task), recorder, handler, agents)
     except Suspended as suspended:
         of_child = not isinstance(suspended, CallsWait)
         return Run(task, suspended.question, recorder, handler, agents, is_question_of_child=of_child)
+
+
+def _has_begun(said: Message, effects: object) -> bool:
+    """Has an earlier attempt of this turn made a step?"""
+    claims = effects.claims if isinstance(effects, RememberedEffects) else {}
+    return any(key.startswith(f"{turn_key(said)} ") for _, key in claims)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A handler's turn: task, session, earlier tasks and conversation (`Thread`)."""
 
+import asyncio
 import copy
 import json
 import threading
@@ -95,6 +96,7 @@ class Turn:
     caller: str | None = None
     client: Client = field(default=NO_CLIENT, repr=False)
     stop_signal: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    stop_after_step: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", tuple(self.history))
@@ -106,6 +108,11 @@ class Turn:
     def cancelled(self) -> bool:
         """True after the task was stopped. (The state is `canceled`; this name follows `asyncio`.)"""
         return self.stop_signal.is_set()
+
+    @property
+    def stop_requested(self) -> bool:
+        """True once somebody asks the turn to stop after its step: finish the step, and end with what there is."""
+        return self.stop_after_step.is_set()
 
     def slot_as[K](self, kind: type[K]) -> K:
         """The slot that this turn answers: an Enum member or a model instance.

@@ -384,6 +384,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "AgentKind": "apps.agents.models.Agent.Kind",
         "AgentAccess": "apps.agents.models.Agent.Access",
+        "DeploymentAccess": "apps.deployments.models.ACCESS",
+        "DeploymentState": "apps.deployments.models.Deployment.State",
         "HealthStatus": "apps.agents.models.Agent.Health",
         "MessageRole": "apps.record.models.Message.Role",
         "WorkspaceRole": "apps.accounts.permissions.Role",

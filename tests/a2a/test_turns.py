@@ -11,12 +11,14 @@ from apps.a2a.models import PushConfig
 from apps.a2a.webhooks import delivery_body, is_delivered
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.record.execution import Run
 from apps.record.models import Event, Task
 from parley import db
 from tests.a2a.calling import message, text_of
 from tests.a2a.conftest import hosted
 from tests.a2a.old_calling import told
 from tests.payments.facilitating import facilitating, payment
+from tests.working import begin
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("messages meet turns in the database")]
 
@@ -54,6 +56,19 @@ async def test_send_returns_at_a_question(worker, ada_at, asking, text, state):
     canceled = (await ada_at("asking").call("CancelTask", {"id": other["id"]})).result
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
     assert (await ada_at("asking").send(message("late", taskId=other["id"]))).code == -32004
+
+
+async def test_canceling_with_metadata_only_asks_for_a_stop(ada_at, asking):
+    uri = "https://parley.example/ext/steering/v1"
+    await Agent.objects.filter(pk=asking.pk).aupdate(capabilities={"steerable": True})
+    params = {"message": message("hi"), "configuration": {"returnImmediately": True}}
+    task = (await ada_at("asking").call("SendMessage", params)).result["task"]["id"]
+    stop = {"id": task, "metadata": {uri: {"afterStep": True}}}
+    assert (await ada_at("asking").call("CancelTask", stop)).code == -32004, "no turn runs"
+    await db.run(lambda: begin(Run.objects.get(task=task).pk))
+    working = (await ada_at("asking").call("CancelTask", stop)).result
+    assert working["status"]["state"] == "TASK_STATE_WORKING"
+    assert await Event.objects.filter(task=task, type="stop_requested").acount() == 1
 
 
 async def test_task_refers_to_own_named_tasks(worker, ada_at, bob_at, echo):

@@ -1,5 +1,7 @@
 """Agents of Pydantic AI are agents: text, tools, approvals, memory, files."""
 
+import asyncio
+
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, UsageLimitExceeded
@@ -51,6 +53,23 @@ async def test_tool_calls_are_reported():
         ToolResult("weather 0", "weather", "Sun in Rome"),
     ]
     assert run.said == "Sunny"
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_messages_and_stops_come_between_requests(stops):
+    heard, stop = [], asyncio.Event()
+    theirs = Agent(scripted([("weather", "{}")], "Sunny", heard=heard))
+
+    @theirs.tool_plain
+    def weather() -> str:
+        if stops:
+            stop.set()
+        return "Sun"
+
+    run = await testing.run(agent(theirs), "hello", inbox=["In Rome"], stop_after_step=stop)
+    assert run.text == run.said == ("Stopped here, as you asked." if stops else "Sunny")
+    last = heard[-1][-1].parts
+    assert [part.content for part in last] == (["hello"] if stops else ["Sun", "In Rome"])
 
 
 async def test_deferred_tools_ask_one_after_the_other():

@@ -80,6 +80,7 @@ class Baker(SkillHandler):
         self.breaks_at = ""
 
     async def on_request(self, task: TaskContext) -> str:
+        self.attempt = task.attempt
         return " ".join([await task.step(name, self.work, name) for name in ("mix", "knead", "bake")])
 
     async def work(self, name: str) -> str:
@@ -101,6 +102,7 @@ async def test_finished_steps_do_not_run_again():
     again = message["message"] | {"taskId": "t", "metadata": {URI: {"steps": steps}}}
     done = await told(Agent(fresh), {"message": again})
     assert (broken.ran, fresh.ran, words(done)) == (["mix", "knead"], ["bake"], "mix! knead! bake!")
+    assert (broken.attempt, fresh.attempt) == (1, 2)
 
 
 async def test_unknown_task_without_state_is_refused():

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import agentkit
+from apps.deployments.environments import KIT_NEEDS
 from tests.stack import ROOT
 
 FOLDER = Path(agentkit.__file__).parent
@@ -28,6 +29,11 @@ def test_importing_it_imports_nothing_but_the_standard_library():
 def test_every_public_name_exists():
     assert sorted(agentkit.__all__) == agentkit.__all__
     assert all(hasattr(agentkit, name) for name in agentkit.__all__)
+
+
+def test_agents_of_folders_get_what_the_wheel_needs():
+    stated = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    assert sorted(KIT_NEEDS) == sorted([*stated["dependencies"], *stated["optional-dependencies"]["serve"]])
 
 
 def test_it_builds_as_a_wheel_of_its_own(tmp_path):

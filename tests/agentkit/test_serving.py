@@ -18,10 +18,12 @@ from pydantic import BaseModel
 
 from agentkit import Artifact, Completed, InputRequired, SkillHandler, TaskContext, agent, as_handler
 from agentkit.command import NEW_FILES, main
+from agentkit.command import application as served_folder
 from agentkit.command.folders import agent_at
 from agentkit.serving import application
-from agentkit.serving.protocol import Agent
-from agentkit.serving.tasks import COMPLETED
+from agentkit.serving.protocol import Agent, Refused
+from agentkit.serving.steering import URI
+from agentkit.serving.tasks import COMPLETED, WORKING
 from tests.a2a.talking import answer, kinds, request, states, text_of, updates
 from tests.remote.scripted import serving_app
 
@@ -53,6 +55,16 @@ async def counting(text: str) -> AsyncIterator[str]:
 @agent(name="Reply", response_type="message")
 async def reply(text: str) -> str:
     return f"You said {text}."
+
+
+class Listener(SkillHandler):
+    """Answers with what it hears until it is asked to stop."""
+
+    steerable = True
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        heard = [message.text async for message in task.inbox]
+        return Completed(" ".join([task.message.text, *heard]))
 
 
 class Endless(SkillHandler):
@@ -273,6 +285,28 @@ async def test_tasks_of_a_conversation_keep_each_others_memory():
     assert last["status"]["message"]["parts"] == [{"text": "['a', 'b', 'c', 'd']"}]
 
 
+async def test_running_task_hears_messages_and_stops_after_its_step():
+    served = Agent(Listener())
+    events = await served.call("SendStreamingMessage", sent("one"))
+    task_id = (await anext(events))["task"]["id"]
+    with pytest.raises(Refused, match="asks nothing"):
+        await served.call("SendMessage", sent("two", taskId=task_id))  # its caller would not learn what was read
+    at_once = {"configuration": {"returnImmediately": True}}
+    steered = sent("two", taskId=task_id, extensions=[URI]) | at_once
+    for _ in range(2):
+        assert (await served.call("SendMessage", steered))["task"]["status"]["state"] == WORKING
+    read = {"read": [steered["message"]["messageId"]]}
+    told = (await anext(events))["statusUpdate"]["metadata"]
+    assert told == {URI: read}
+    assert (await served.call("GetTask", {"id": task_id}))["metadata"] == {URI: read}
+    stop = {"id": task_id, "metadata": {URI: {"afterStep": True}}}
+    assert (await served.call("CancelTask", stop))["status"]["state"] == WORKING
+    status = [one async for one in events][-1]["statusUpdate"]["status"]
+    assert (status["state"], status["message"]["parts"]) == (COMPLETED, [{"text": "one two"}])
+    with pytest.raises(Refused, match="completed"):
+        await served.call("CancelTask", stop)
+
+
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "agentkit", *arguments], cwd=cwd, capture_output=True, text=True, check=False
@@ -321,3 +355,16 @@ def test_folder_is_served_at_a_unix_socket(tmp_path):
         process.terminate()
         process.wait(SOON)
     assert task["status"]["message"]["parts"] == [{"text": "HELLO"}]
+
+
+async def test_broken_files_are_told_while_developing(tmp_path, monkeypatch):
+    (tmp_path / "agent.yaml").write_text("handler: no_such_module:Gone\n")
+    told = {"AGENT": str(tmp_path), "URL": "http://127.0.0.1/", "PAGE": "1", "HOSTS": "127.0.0.1", "TOKEN": ""}
+    for name, value in told.items():
+        monkeypatch.setenv(f"AGENTKIT_{name}", value)
+    transport = httpx.ASGITransport(served_folder())
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answer = await client.post("/", json=asked)
+    assert "no_such_module" in answer.json()["result"]["task"]["status"]["message"]["parts"][0]["text"]

@@ -45,6 +45,24 @@ class Talking(SkillHandler):
         return Completed("That was all.")
 
 
+class Listening(SkillHandler):
+    """Reads what comes while it works, once it may go on, until it is asked to stop."""
+
+    name = "Listening"
+    steerable = True
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        if not task.message.text.startswith("listen"):
+            return Completed(f"Done with {task.message.text}.")
+        await task.progress("Looking around")
+        await gate(task)
+        heard = []
+        async for message in task.inbox:
+            heard.append(message.text)
+            await task.progress(f"Heard {len(heard)}")
+        return Completed(f"Heard {', '.join(heard)}.")
+
+
 class Failing(SkillHandler):
     """Fails, or declines when it is asked to."""
 
@@ -207,4 +225,4 @@ class Clerk(SkillHandler):
         return Completed(await CLERK.run(task))
 
 
-ALL = (Storyteller, Talking, Failing, Asking, Interviewer, Locksmith, Long, Filing, Clerk)
+ALL = (Storyteller, Talking, Listening, Failing, Asking, Interviewer, Locksmith, Long, Filing, Clerk)

@@ -3,6 +3,7 @@
 from playwright.sync_api import expect
 
 from tests.browser.doing import Held, act, begin, heard, say, settled, stop
+from tests.browser.test_accessibility import axe
 
 
 def waiting(page):
@@ -78,3 +79,27 @@ def test_queued_messages_are_changed_deleted_and_restored(page, go, csv, complai
     said = page.locator(".from-user", has_text="the second")
     expect(said).to_contain_text("depths.csv")
     expect(said.locator("a.chip", has_text="before")).to_be_visible()
+
+
+def test_message_is_read_in_the_work_and_the_work_stops(page, go):
+    begin(page, "listening", f"listen {go}")
+    expect(page.locator(".work").get_by_text("Looking around")).to_be_visible()
+    after = page.get_by_role("button", name="After this step")
+    expect(after).to_be_visible()
+    say(page, "the first")
+    message = page.locator(".from-user", has_text="the first")
+    expect(message).to_contain_text("Waiting to be read")
+    page.locator("#words").fill("the later")
+    page.locator("#words").press("Control+Enter")
+    expect(words_that_wait(page)).to_have_text(["the later"])
+    page.locator("#words").fill("a draft")
+    assert axe(page) == []
+    page.reload()
+    expect(message).to_contain_text("Waiting to be read")
+    go.touch()
+    expect(message).to_contain_text("Read at step 2")
+    after.click()
+    heard(page, "Heard the first.")
+    heard(page, "Done with the later.")
+    page.reload()
+    expect(message).to_contain_text("Read at step 2")

@@ -108,9 +108,9 @@ TOLD: dict[str, Told] = {
     ),
     **of(
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
-        "NoAgentFits NotBegun NotReady NotYourSession NotYourTask PaymentMissing PaymentUnderWay PaymentUsed "
-        "PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets TooManyChannels "
-        "TooManySchedules TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
+        "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask PaymentMissing PaymentUnderWay "
+        "PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets "
+        "TooManyChannels TooManySchedules TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
@@ -122,8 +122,8 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused MissingRole MissingScope NeedsKey NotByThem NotPermitted NotWholeAccount "
-        "PermissionDenied ScopesRefused",
+        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NotByThem NotPermitted "
+        "NotWholeAccount PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

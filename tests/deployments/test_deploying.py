@@ -1,5 +1,6 @@
 """A folder becomes an agent that answers, and its newest version."""
 
+import asyncio
 import io
 import os
 import zipfile
@@ -8,9 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
+from agentkit.command.packing import pack_folder
 from apps.agents.models import Agent
 from apps.agents.registration import revert
-from apps.deployments import folders, processes, registering
+from apps.deployments import processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.models import RemoteAgent
 from apps.remote.probes import inspect_agent
@@ -21,9 +23,9 @@ from tests.remote.conversing import Talk, words
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def deploy(at, slug="loud-bird"):
-    begun = registering.begin(slug, folders.pack_folder(at))
-    registering.deploy(begun.pk)
+def deploy(at, slug="loud-bird", **more):
+    begun = registering.begin(slug, pack_folder(at), **more)
+    asyncio.run(registering.deploy(begun.pk))
     begun.refresh_from_db()
     return begun
 
@@ -38,9 +40,10 @@ async def answer(person, said):
 
 
 def test_folder_becomes_an_agent_with_its_description(tmp_path, capsys):
-    add(folder.write(tmp_path / "loud_bird", more="access: public\n"))
+    add(folder.write(tmp_path / "loud_bird", more="access: public\nmcp_tools: agent\n"))
     agent = Agent.objects.get(slug="loud-bird")
     assert (agent.name, agent.access) == ("Loud bird", Agent.Access.PUBLIC)
+    assert agent.mcp_tools == Agent.McpTools.AGENT
     assert agent.skills[0]["examples"] == ["Say hello"]
     assert "/a2a/loud-bird" in capsys.readouterr().out
 
@@ -92,7 +95,7 @@ def test_operator_uploads_a_folder(admin_client, tmp_path):
     page = admin_client.post(reverse("admin:deployments_deployment_add"), {"slug": "loud-bird", "file": file})
     assert page.status_code == 302
     begun = Deployment.objects.get()
-    registering.deploy(begun.pk)
+    asyncio.run(registering.deploy(begun.pk))
     shown = admin_client.get(reverse("admin:deployments_deployment_change", args=[begun.pk])).content.decode()
     assert "Loud bird" in shown
 

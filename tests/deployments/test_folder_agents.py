@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.command.packing import pack_folder
 from apps.agents.models import Agent
-from apps.deployments import environments, folders, processes, registering
+from apps.deployments import environments, processes, registering
 from apps.engine import worker as engine_worker
 from apps.remote.execution import cancellation, runs
 from apps.remote.models import OpenWork
@@ -79,7 +80,7 @@ async def added(slug: str, tmp_path: Path) -> Agent:
     (at / "server.py").write_text(SERVER)
 
     def deploy() -> Agent:
-        registering.deploy(registering.begin(slug, folders.pack_folder(at)).pk)
+        asyncio.run(registering.deploy(registering.begin(slug, pack_folder(at)).pk))
         return Agent.objects.select_related("current_version").get(slug=slug)
 
     return await db.run(deploy)

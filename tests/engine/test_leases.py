@@ -96,7 +96,7 @@ def test_heartbeat_extends_held_leases_only(repeatable, sent, ada, said):
     assert check_leases([canceled.lease], extend=True) == {}
     assert lost.lease not in check_leases([lost.lease], extend=True)
     assert Run.objects.get(pk=sent.run).lease_until == before
-    assert check_leases([new.lease], extend=True) == {new.lease: False}
+    assert check_leases([new.lease], extend=True) == {new.lease: (False, False)}
     assert Run.objects.get(pk=sent.run).lease_until > before
 
 

@@ -89,6 +89,7 @@ USUAL = {
     "budget": "payment budget",
     "invitation": "invitation",
     "export": "export",
+    "deployment": "deployment",
     **{noun: noun for noun in (one.resource.noun for one in features.viewsets())},
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [
@@ -115,6 +116,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^confirm-address/{token}", {"token": "address link"}),
     (r"^notifications/stop/", {"token": "link to stop"}),
     (r"^welcome/", {"token": "password link"}),
+    (r"^api/v1/agents/{slug}/secrets/{name}", {"slug": "agent", "name": "sample"}),
     (r"settings/data/exports/{key}", {"key": "export"}),
     (r"settings/workspaces/{number}", {"number": "workspace", "person": "member"}),
     (r"settings/security/sessions/{number}", {"number": "browser"}),

@@ -13,7 +13,8 @@ from apps.api.framework.resources import ResourceViewSet
 from apps.api.framework.serializers import camel
 
 ViewSet = type[ResourceViewSet]
-MADE_BY_HAND = ("channel", "export", "key", "plan_run", "schedule", "webhook")  # in `tests.isolation.world`
+MADE_BY_HAND = ("channel", "deployment", "export", "key", "plan_run", "schedule", "webhook")
+"""In `tests.isolation.world`."""
 
 
 def all_viewsets() -> dict[ViewSet, list[URLPattern]]:

@@ -51,20 +51,21 @@ PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
 _NAMELESS = """
     acceptedOutputModes[] access after algorithm archived arguments asked at auth base before body branches catchUp
-    catchUpLimit category credentials cron data decision decline definition digest dryRun email encoding events_limit
+    catchUpLimit category Content-Type credentials cron data decision decline definition delivery digest dryRun email encoding events_limit
     events_since every_version everySeconds expiresInDays extensions[] filename format from goal graceSeconds
     header headers health historyLength Idempotency-Key include includeArtifacts index inline inputs isOn keepFiles
-    keys kind kinds[] limit listed max_gap mediaType message metadata mode name note only[] onlyIf options
+    keys kind kinds[] language limit listed max_gap mediaType message metadata mode name note only[] onlyIf options
     overlap p256dh pageSize part pinned prefix publicKey q questionsAtOnce rating raw reason retry returnImmediately
-    role running scheme scopes[] secret seen sha256 sharing signature signed size skill source speed state status
-    statusTimestampAfter step tag text timeZone timestampHeader title to token type types unfinished Upload-Offset url
-    username values version wait waiting whose withArtifacts withBranches yaml
+    role running scheme scopes[] secret secrets seen sha256 sharing signature signed size skill source speed state
+    status statusTimestampAfter step tag text timeZone timestampHeader title to token type types unfinished
+    Upload-Offset url username value values version voice wait waiting whose withArtifacts withBranches yaml
 """
 NAMELESS = frozenset(_NAMELESS.split())
 """Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""
 NEW = "configuration.taskPushNotificationConfig.id"
 NAMELESS_HERE = {
     "PUT /api/v1/sessions/{session}/messages/{message}": {"run"},
+    "POST /api/v1/deployments": {"slug"},
     "CreateTaskPushNotificationConfig": {"id"},
     "SendMessage": {NEW, "message.messageId"},
     "SendStreamingMessage": {NEW, "message.messageId"},

@@ -37,6 +37,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "api/v1/notifications/channels/{channel}"): {"name": "Ours"},
     ("PUT", "api/v1/plans/{slug}"): {"definition": PLAN},
     ("PATCH", "api/v1/workspaces/{workspace}"): {"name": "Ours"},
+    ("PUT", "api/v1/agents/{slug}/secrets/{name}"): {"value": "a"},
     ("DELETE", "api/v1/workspaces/{workspace}"): {"name": "Ours"},
     ("POST", "api/v1/workspaces/{workspace}/transfer"): {"member": 1},
     ("POST", "api/v1/workspaces/{workspace}/members"): {"email": "a@example.org", "role": "viewer"},
@@ -66,6 +67,11 @@ SAME_FOR_ALL = {
     "sessions/{session}/pictures/named/{name}": "the world has no picture; tests/conversations/pages/test_files.py",
     "sessions/{session}/pictures/remote": "it needs a signed query; tests/conversations/pages/test_files.py",
     "shared/{token}/picture": "it needs a signed query; tests/conversations/pages/test_files.py",
+    "api/v1/deployments/{deployment}": "operators alone; tests/deployments/test_api.py",
+    "api/v1/agents/{slug}/secrets": "operators alone; tests/deployments/test_api.py",
+    "api/v1/agents/{slug}/secrets/{name}": "operators alone; tests/deployments/test_api.py",
+    "api/v1/agents/{slug}/versions": "operators alone; tests/deployments/test_api.py",
+    "api/v1/agents/{slug}/versions/{version}/revert": "operators alone; tests/deployments/test_api.py",
     "agents/{slug}/credentials": "a remote agent's alone; tests/agents/test_catalogue.py",
     "sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",
     "api/v1/sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",
@@ -155,9 +161,11 @@ def compare(two: World, caller: Caller, address: Address, method: str, pair: Pai
         never.add(other)
 
 
-OPERATORS_TOO = re.compile("approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)")
-"""Operators decide a call that needs two people, which their inbox has, and requests for credentials. They edit agents,
-too."""
+OPERATORS_TOO = re.compile(
+    r"approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)|v1/deployments/|v1/agents/{slug}/versions"
+)
+"""Operators decide a call that needs two people, which their inbox has, and requests for credentials. They edit and
+deploy agents, and return to versions, too."""
 
 
 def is_compared(caller: Caller, address: Address) -> bool:

@@ -26,6 +26,7 @@ METHODS = a2a_fields()
 AT_DOORS = door_fields()
 MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/imports": {"agent": "echo", "uploadId": "00000000-0000-0000-0000-000000000001"},
+    "POST /api/v1/deployments": {"slug": "ours", "uploadId": "00000000-0000-0000-0000-000000000001"},
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
     "POST /api/v1/notifications/channels": {"type": "webhook", "url": "https://192.0.43.8/"},
     "PATCH /api/v1/notifications/channels/{channel}": {"agents": [{"kinds": ["asks"]}]},
@@ -147,6 +148,7 @@ def answered(two: World, their_owner: Caller, field: Any, ask: Ask) -> tuple[Ans
 SAME_FOR_ALL = {
     "POST /api/v1/plans/check slug": "it is asked whether the plan would call itself",
     "GET /api/v1/tasks parent": "the world has no task with children; tests/conversations/api/test_tasks.py",
+    "POST /api/v1/deployments uploadId": "operators alone; tests/deployments/test_api.py",
     "references[]": "noted as it was sent",
     "message.referenceTaskIds[]": "noted as it was sent",
     "message.contextId": "a new one begins a session; a2a/test_scoping.py",

@@ -44,6 +44,7 @@ from apps.conversations.queue.models import QueuedMessage
 from apps.conversations.sessions import commands, deletion, marks
 from apps.conversations.uploads import resumable
 from apps.credentials.models import AuthType, Credential
+from apps.deployments.models import Deployment
 from apps.doors.links import link_to
 from apps.doors.turns import File
 from apps.engine import accept
@@ -290,6 +291,7 @@ def _fill_account(place: Place, echo: Agent) -> None:
     made = Export.objects.create(owner=owner, state="done", expires_at=timezone.now() + datetime.timedelta(days=1))
     Export.objects.filter(pk=made.pk).update(file=default_storage.save(f"exports/{mark}", ContentFile(mark.encode())))
     ids["export"] = made.pk
+    ids["deployment"] = Deployment.objects.create(slug="echo", digest="0" * 64, size=1, files=1, author=owner).pk
 
 
 def _fill_notifications(place: Place) -> None:

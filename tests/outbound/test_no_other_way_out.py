@@ -19,6 +19,7 @@ REASONS = {
     ("platform/parley/terminal/client.py", "httpx2"): A_CLIENT,
     ("platform/parley/terminal/client.py", "ssl"): A_CLIENT,
     ("platform/parley/terminal/program.py", "httpx2"): A_CLIENT,
+    ("platform/agentkit/command/deploying.py", "httpx2"): A_CLIENT,
     ("apps/remote/authentication/oauth2.py", "httpx"): A_SIGNATURE,
     ("apps/remote/authentication/http_auth.py", "httpx"): A_SIGNATURE,
     ("apps/remote/federation/tokens.py", "httpx"): A_SIGNATURE,

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from agentkit import SkillHandler, TaskContext, as_handler
+from agentkit.command.packing import pack_folder
 from agentkit.serving import application
 from agentkit.serving.protocol import card_of
 from agentkit.serving.state import URI
 from apps.agents.models import Agent
 from apps.conversations.forks import forking
 from apps.conversations.sessions import deletion
-from apps.deployments import folders, registering
+from apps.deployments import registering
 from apps.deployments.processes import Place
 from apps.record.models import Event, Task
 from apps.remote.models import AgentState
@@ -195,10 +196,10 @@ async def test_killed_process_of_a_folder_loses_nothing(ada, tmp_path):
     at = folder.write(tmp_path / "baker")
     (at / "agent.py").write_text(MORTAL)
     (at / "agent.yaml").write_text((at / "agent.yaml").read_text().replace("agent:Loud", "agent:Baker"))
-    packed = folders.pack_folder(at)
+    packed = pack_folder(at)
     ran = Place("baker", packed.digest).home / "home" / "ran"  # where alone it may write
     deployment = await db.run(registering.begin, "baker", packed, access="authenticated")
-    await db.run(registering.deploy, deployment.pk)
+    await registering.deploy(deployment.pk)
     talk = Talk(ada, await db.run(Agent.objects.select_related("current_version").get, slug="baker"))
     asked = await talk.ask("Bake")
     assert (asked.state, ran.read_text()) == ("input-required", "knead bake bake "), "one step had finished"

@@ -49,3 +49,13 @@ def test_every_way_to_the_screen_is_clean(parley, fake):
     assert "\x07" not in done.said + done.happened
     fake.on("GET", "/agents", {"items": [{"slug": "a", "health": {"status": "ok"}, "name": evil, "description": evil}]})
     assert "\x1b" not in parley("agents").said
+
+
+def test_artifact_that_comes_whole_after_its_pieces_is_shown_once(parley, fake):
+    def piece(index, text, **how):
+        artifact = {"artifactId": "answer", "name": "answer", "parts": [{"text": text}]}
+        return event(index, "artifact_update", artifact=artifact, lastChunk=False, **how)
+
+    said = [piece(2, "Good ", append=False), piece(3, "day", append=True), piece(4, "Good day", append=False)]
+    fake.answers([*said, status(5, "completed", "Good day")])
+    assert parley("chat", "bot", "hi").said == "Good day\n"

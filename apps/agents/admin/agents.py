@@ -18,7 +18,7 @@ from unfold.decorators import action
 from apps.agents import search, versions
 from apps.agents.admin.forms import STATED_FIELDS, AgentForm, DefinitionForm, PoliciesForm, ToolPoliciesForm
 from apps.agents.identities.signing import SIGNING_KEYS
-from apps.agents.models import Agent, AgentStats, AgentVersion, SigningKey
+from apps.agents.models import NATURES, Agent, AgentStats, AgentVersion, SigningKey
 from apps.agents.registration import AGENTS, DISABLE, ENABLE, RELOAD
 from apps.engine import activity
 from apps.health import monitoring
@@ -99,6 +99,7 @@ SHORT_ACCESS = {
     Agent.Access.WORKSPACE: "workspace",
     Agent.Access.OWNER: "maker",
 }
+nature = column("kind", lambda agent: NATURES[agent.nature], "kind")
 short_access = column("access", lambda agent: SHORT_ACCESS[Agent.Access(agent.access)], "access")
 current_version = related_cell("current_version", "version", text="number")
 updated = time_cell("updated_at")
@@ -140,11 +141,12 @@ class AgentAdmin(ActingAdmin):
     menu = MenuItem("Registry", 1, "smart_toy")
     change_form_outer_before_template = "admin/agents/measured.html"
     list_display = (
-        "name", "address", "state", condition, "kind", "category", "listed", short_access, "version", "work", updated,
+        "name", "address", "state", condition, nature, "category", "listed", short_access, "version", "work", updated,
     )  # fmt: skip
     list_filter = (
         "kind", "health", "activity", "listed", *CARD_FILTERS, "access", "is_enabled", "groups",
     )  # fmt: skip
+    select_related = ("current_version",)
     search_fields = ("slug", "name", "description", "handler")
     ordering = ("name",)
     resource = AGENTS
@@ -278,6 +280,7 @@ def facts_of(agent: Agent) -> list[tuple[str, Any]]:
     rating = f"{stats.mean_rating:.1f} of 5, from {stats.ratings:,}" if stats.mean_rating is not None else "–"
     rate = f"{stats.success_rate:.0%} of {stats.runs:,}" if stats.success_rate is not None else "–"
     return [
+        ("kind", NATURES[agent.nature]),
         ("now", f"{queue_depths().get(agent.pk, 0):,} turns waiting or running"),
         ("time of a turn", _range(stats.took_p50, stats.took_p95)),
         ("wait before a turn", _range(stats.waited_p50, stats.waited_p95)),

@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.agents.definitions import as_yaml
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.pages.agents import choices_of_versions
-from apps.agents.registration import REVERT, VERSIONS
+from apps.agents.registration import REVERT, RIGHT_TO_REVERT, VERSIONS
 from apps.agents.versions import side_by_side
 from apps.engine.send import chosen_version
 from apps.operators.actions import ActingAdmin
@@ -70,7 +70,7 @@ class AgentVersionAdmin(ActingAdmin, ReadOnlyAdmin):
     fields = list_display
     change_form_outer_after_template = "admin/agents/version.html"
     actions_detail = ("download",)
-    operate_permission = "agents.change_agent"
+    operate_permission = RIGHT_TO_REVERT
 
     def page_after(self, action: RowAction, row: AgentVersion) -> HttpResponse:
         """The current version, which the button makes."""

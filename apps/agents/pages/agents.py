@@ -22,7 +22,7 @@ from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.requests import authentication
 from apps.agents import cards, options
-from apps.agents.models import Agent, AgentVersion, in_words
+from apps.agents.models import NATURES, SEE_VERSIONS, Agent, AgentVersion, in_words
 from apps.agents.pages.mcp_clients import connections
 from apps.agents.registration import choosable_versions
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
@@ -41,7 +41,7 @@ from apps.remote.models import RemoteAgent
 from apps.routing.suggestions import example_messages
 from apps.web import first_steps
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
-from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS
+from apps.web.templatetags.parley import HEALTH_WORDS
 from parley.faces import charts
 from parley.faces.cells import duration
 
@@ -135,7 +135,7 @@ def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
 
 
 def _versions(request: HttpRequest, agent: Agent) -> list[AgentVersion]:
-    if not cast("User", request.user).has_perm("agents.view_agentversion"):
+    if not cast("User", request.user).has_perm(SEE_VERSIONS):
         return []
     return list(AgentVersion.objects.filter(agent=agent).order_by("-number")[:MOST_RECENT])
 
@@ -212,14 +212,14 @@ FILTERS: dict[str, tuple[str, Callable[[Agent], Iterable[str]]]] = {
     "skill": ("Skill", lambda agent: skills_of([agent])),
     "tag": ("Tag", lambda agent: tags_of([agent])),
     "mode": ("Format", lambda agent: modes_of([agent])),
-    "kind": ("Type", lambda agent: [agent.kind]),
+    "nature": ("Type", lambda agent: [agent.nature]),
     "health": ("State", lambda agent: [agent.health]),
 }
 """The label of each filter, and the values that an agent has for it."""
 
 FILTER_LABELS: dict[str, dict[str, str]] = {
     "health": {str(value): word for value, word in HEALTH_WORDS.items()},
-    "kind": {str(kind): word for kind, word in AGENT_KINDS.items()},
+    "nature": NATURES,
 }
 
 

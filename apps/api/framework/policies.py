@@ -12,6 +12,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
+from apps.accounts.models import check_operates
 from apps.accounts.principals import READ, WRITE
 from apps.accounts.requests.authentication import request_principal
 from apps.record.content import strict_json
@@ -25,7 +26,7 @@ class InScope(BasePermission):
     """Requires the scope to read, or to write for unsafe methods, of the credential, and its permission of the role.
 
     A view whose POST changes nothing declares `scopes = {"POST": READ}`; one that needs another permission than that of
-    its scope, `permissions`.
+    its scope, `permissions`; one for operators alone, the `rights` of admin that they need.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -35,6 +36,8 @@ class InScope(BasePermission):
         scope = WRITE if request.method not in SAFE_METHODS else READ
         scope = getattr(view, "scopes", {}).get(request.method, scope)
         check_allowed(principal, scope, getattr(view, "permissions", {}).get(request.method))
+        if right := getattr(view, "rights", {}).get(request.method):
+            check_operates(principal, right)
         return True
 
 

@@ -52,6 +52,8 @@ class Endpoint(APIView):
     """The scope that a method wants, where it is not that of reading or writing."""
     permissions: dict[str, Permission] = {}
     """What a method wants of the caller's role, where it is not the permission of its scope."""
+    rights: dict[str, str] = {}
+    """What a method wants of operators, if nobody else may: a permission of Django's, as in admin."""
     receives_body = True
     """Is a body JSON, which is received before the handler is called?"""
 

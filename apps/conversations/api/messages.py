@@ -149,12 +149,29 @@ class Queueing(Content):
     )
 
 
+STEER, QUEUE = "steer", "queue"
+DELIVERY = (STEER, QUEUE)
+
+
 class NewMessage(Queueing):
     task = serializers.UUIDField(required=False, help_text="The id of the task that the message answers or continues.")
     metadata = Struct(required=False)
+    delivery = serializers.ChoiceField(
+        DELIVERY,
+        required=False,
+        help_text="What happens while an agent works in the session. `steer`: the message goes to your task at work, "
+        "whose agent may read it at its next step; otherwise it is the next turn. `queue`: it waits until the agent "
+        "has finished. By default, a message without `task` starts a task of its own.",
+    )
     wait = serializers.BooleanField(
         default=False, help_text="Whether to respond only after the message's task has settled."
     )
+
+    def validate(self, attrs: JSON) -> JSON:
+        unfit = [name for name in ("task", "metadata", "wait") if attrs.get(name)]
+        if attrs.get("delivery") == QUEUE and unfit:
+            raise ValidationError({unfit[0]: ["Leave this out: a queued message has none."]})
+        return attrs
 
 
 class Messages(Operations):
@@ -190,6 +207,8 @@ class Messages(Operations):
         If one of your tasks of the session's agent waits for an answer, a message without `task` and `references`
         answers the newest such task, as on the session's page.
 
+        A queued message has no answer and no task yet, and `message` is null.
+
         A repeated request with the same `Idempotency-Key` returns the same message, task and answer. Nothing runs
         again.
         """
@@ -197,7 +216,12 @@ class Messages(Operations):
         await db.run(quotas.count_act, self.principal)
         more = {"references": asked.get("references", ()), "metadata": asked.get("metadata")}
         message = compose(read_parts(asked), key=key, **more)
-        outgoing = await db.run(address_message, self.principal, session, message, asked.get("task"))
+        if asked.get("delivery") == QUEUE:
+            return Response(await db.run(queue_message, self.principal, session, message), status=202)
+        steers = asked.get("delivery") == STEER
+        outgoing = await db.run(
+            lambda: address_message(self.principal, session, message, asked.get("task"), steers=steers)
+        )
         told = await send_message(self, outgoing, wait=asked["wait"])
         return Response(told, status=200 if told["answer"] or asked["wait"] else 202)
 
@@ -263,11 +287,9 @@ class Queue(Operations):
         """
         asked, key = self.body(Queueing), self.idempotency_key
         quotas.count_act(self.principal)
-        context = find_session(self.principal, session)
         message = compose(read_parts(asked), key=key, references=asked.get("references", ()))
-        check_may_use(self.principal, context.agent)
-        check_taken(context.agent, message["parts"])
-        return self._changed(context, messages.enqueue, message, status=201)
+        context, _ = enqueue(self.principal, session, message)
+        return Response(queue_json(context), 201)
 
     @documented("queue_update", "Edit a queued message", body=Rewording, answers=QueueShape, refuses=[409])
     def update(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
@@ -284,10 +306,10 @@ class Queue(Operations):
         """You can restore a message within one minute of its deletion. It keeps its content and its place."""
         return self._changed(find_session(self.principal, session), messages.undo_remove, message)
 
-    def _changed(self, context: Context, change: Callable[..., object], *given: Any, status: int = 200) -> Response:
+    def _changed(self, context: Context, change: Callable[..., object], *given: Any) -> Response:
         change(self.principal, context, *given)
         QUEUES.publish(context.pk)
-        return Response(queue_json(context), status)
+        return Response(queue_json(context))
 
     @documented("queue_send", "Send a queued message now", answers={200: SentShape, 202: SentShape}, refuses=[409])
     async def send(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
@@ -298,6 +320,23 @@ class Queue(Operations):
         context = await db.run(find_session, self.principal, session)
         sent = await send_now(self.principal, context, message)
         return Response(await db.run(sent_json, self.principal, sent), status=202 if sent.task else 200)
+
+
+def enqueue(principal: Principal, session: uuid.UUID, message: JSON) -> tuple[Context, bool]:
+    """Queue a message for the session; False if it was queued or sent before. Raises what `messages.enqueue` does."""
+    context = find_session(principal, session)
+    check_may_use(principal, context.agent)
+    check_taken(context.agent, message["parts"])
+    is_new = messages.enqueue(principal, context, message)
+    QUEUES.publish(context.pk)
+    return context, is_new
+
+
+def queue_message(principal: Principal, session: uuid.UUID, message: JSON) -> JSON:
+    """A `SentShape` of a message that waits."""
+    context, is_new = enqueue(principal, session, message)
+    nothing: JSON = {"message": None, "answer": None, "task": None, "artifacts": []}
+    return {"session": shapes.session_json(context), **nothing, "repeated": not is_new}
 
 
 def queue_json(context: Context) -> JSON:
@@ -330,16 +369,22 @@ APPROVE_BY_TASK = "The agent asks about a tool call. To approve it, name its `ta
 
 
 def address_message(
-    principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None
+    principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None, *, steers: bool = False
 ) -> OutgoingMessage:
     """Address a message (see `composing`) to the session's agent, its open task or its open question.
 
+    `steers`: to the caller's newest task at work, if there is one and no other is named.
     Raises ContextNotFound, TaskNotFound, Conflict, UnsupportedOperation, ContentTypeNotSupported.
     """
     context = find_session(principal, session)
     check_may_write(principal, context)
     said = {**message, "contextId": context.name_for(principal)}
     agent = context.agent
+    if steers and task is None:
+        if earlier := repeats.sent_before(principal, context, said):
+            return OutgoingMessage(agent, said, earlier)
+        at_work = lookup.find_at_work(principal, agent, context)
+        task = at_work.pk if at_work else None
     if task is not None:
         found = _find_task(context, task)
         agent, said["taskId"] = found.agent, str(found.pk)

@@ -28,7 +28,7 @@ from apps.api.framework.views import Operations
 from apps.api.shapes import JSON, SentShape, TaskShape, task_json
 from apps.conversations.api.messages import OutgoingMessage, address_message, parts_field, send_message
 from apps.conversations.sessions import commands
-from apps.engine.cancel import CANCEL
+from apps.engine.cancel import CANCEL, STOP_AFTER_STEP
 from apps.engine.repeats import was_sent
 from apps.engine.send import chosen_version, run_again
 from apps.engine.turns import approvals, questions
@@ -127,6 +127,15 @@ class Tasks(Operations):
         """Canceling a canceled task has no effect. A task that has ended in another state cannot be canceled."""
         with suppress(NotNeeded):
             CANCEL.perform(self.principal, lookup.find_task(self.principal, task))
+        return self._shown(task)
+
+    @documented("tasks_stop_after_step", STOP_AFTER_STEP.summary, answers=TaskShape, refuses=[409])
+    def stop_after_step(self, request: Request, task: uuid.UUID) -> Response:
+        """The agent finishes its step, and ends with what it has: the task is then completed. Only agents that can do
+        so are asked. Asking twice has no effect.
+        """
+        with suppress(NotNeeded):
+            STOP_AFTER_STEP.perform(self.principal, lookup.find_task(self.principal, task))
         return self._shown(task)
 
     def _shown(self, task: uuid.UUID, status: int = 200) -> Response:
@@ -366,6 +375,7 @@ urlpatterns = [
     path("tasks", Tasks.at(get="list"), name="tasks"),
     path("tasks/<uuid:task>", Tasks.at(get="retrieve"), name="task"),
     path("tasks/<uuid:task>/cancel", Tasks.at(post="cancel"), name="cancel"),
+    path("tasks/<uuid:task>/stop-after-step", Tasks.at(post="stop_after_step"), name="stop-after-step"),
     path("tasks/<uuid:task>/answer", Tasks.at(post="answer"), name="answer"),
     path("tasks/<uuid:task>/rerun", Tasks.at(post="rerun"), name="task-rerun"),
     path("tasks/<uuid:task>/feedback", Tasks.at(post="feedback"), name="feedback"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -56,6 +57,8 @@ class Assignment:
         tokens: of these uses, in and out.
         lent_services: those whose credentials the run received.
         lane: its place in the queue (`Run.lane`).
+        read_until: the index of the newest message that the turn has read (`engine.turns.inbox`); 0: none.
+        stop_after_step: is set when somebody asks the turn to end after its step.
         claimed_at: by the monotonic clock.
         at_end: what its executor writes with the turn's end.
     """
@@ -89,6 +92,8 @@ class Assignment:
     redaction: Redaction = field(default_factory=Redaction, compare=False)
     lent_services: set[str] = field(default_factory=set)
     lane: str = ""
+    read_until: int = 0
+    stop_after_step: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
     claimed_at: float = field(default_factory=time.monotonic, compare=False)
     at_end: AlsoWritten = field(default_factory=AlsoWritten, compare=False)
 

@@ -149,6 +149,12 @@ class NewEvent:
     artifact_id: str = ""
 
 
+def run_values(events: Iterable[NewEvent]) -> JSON:
+    """What changes in the run with its events."""
+    read = [event.payload["until"] for event in events if event.type == EventType.AGENT_READ]
+    return {"read_until": max(read)} if read else {}
+
+
 def with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:
     """Raises TooLarge if the workspace has no room."""
     if "app" in event.payload:

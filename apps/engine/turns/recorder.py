@@ -31,7 +31,7 @@ from agentkit import (
 from agentkit.llm import mcp_apps
 from apps.engine.finish import ANSWER, StreamedText, progress_status
 from apps.engine.turns.assignment import Assignment
-from apps.engine.turns.output import NewEvent, OutputLimits, clean, clean_emission, with_large_parts_stored
+from apps.engine.turns.output import NewEvent, OutputLimits, clean, clean_emission, run_values, with_large_parts_stored
 from apps.record import ledger, runs
 from apps.record.events import JSON, EventType
 from apps.record.models import Event, TaskState
@@ -299,7 +299,7 @@ class EventBatch:
     def _write(self, events: Sequence[NewEvent], lock: bool) -> None:
         assignment, context = self.assignment, self.assignment.task.context
         lease, task = assignment.lease, assignment.task.pk
-        with ledger.writing(context, lease=lease, lock=lock) as log:
+        with ledger.writing(context, lease=lease, lease_values=run_values(events), lock=lock) as log:
             if lock and self._tried_after is not None:
                 newer = Event.objects.filter(context=log.context, index__gt=self._tried_after)
                 if newer.filter(run=lease.run_id).exists():  # only the run's holder writes its events

@@ -48,6 +48,7 @@ from apps.engine.turns.assignment import Assignment, ReleaseSlot, handler_messag
 from apps.engine.turns.delegation import Delegation, principal_of
 from apps.engine.turns.effects import TaskEffects
 from apps.engine.turns.handlers import Blocked
+from apps.engine.turns.inbox import TaskMail
 from apps.engine.turns.output import (
     AGENT_ERROR_MESSAGE,
     INVALID_RESPONSE,
@@ -150,6 +151,8 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         delegate=calls,
         effects=TaskEffects(assignment, recorder),
         approvals=TurnApprovals(assignment, recorder),
+        mail=TaskMail(assignment, recorder),
+        stop_after_step=assignment.stop_after_step,
         model=model if model and assignment.agent.offers_models else None,
         client=_client(assignment) if asks else Client(answer=message),
     )
@@ -324,6 +327,7 @@ async def _finish_turn(
         error=error,
         child=child,
         input_hash="" if agent.kind == Agent.Kind.REMOTE else assignment.input_hash,
+        read_until=assignment.read_until,
         fallback_id=assignment.fallback_id,
         span=assignment.span,
         also=assignment.at_end,
@@ -351,6 +355,7 @@ async def _finish_turn(
             memory=assignment.memory,
             error=error,
             usage=recorder.usage.as_json,
+            read_until=assignment.read_until,
             fallback_id=assignment.fallback_id,
             span=assignment.span,
             also=assignment.at_end,

@@ -27,7 +27,7 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace
 from apps.accounts.permissions import Permission
-from apps.accounts.principals import SCOPES, Principal
+from apps.accounts.principals import AGENTS, SCOPES, Principal
 from apps.accounts.resources import Act, Resource
 from apps.conversations.public_links.downloads import resumable_response
 from apps.optional.transfers.archive import sessions_of, write_archive
@@ -72,7 +72,8 @@ class NotWholeAccount(Refusal):
 
 def check_whole_account(principal: Principal) -> None:
     """Whether the credential reaches all that an archive has. Raises NotWholeAccount."""
-    is_limited = principal.agents is not None or not all(map(principal.may, SCOPES))
+    scopes = SCOPES.keys() - {AGENTS}  # which reads no data
+    is_limited = principal.agents is not None or not all(map(principal.may, scopes))
     homes = Workspace.objects.filter(personal_of=principal.user_id).values_list("pk", flat=True)
     if is_limited or (principal.key and principal.workspace_id not in homes):
         raise NotWholeAccount

@@ -28,11 +28,11 @@ class Language(Query):
 
 
 class Words(Shape):
-    text = serializers.CharField()
+    text = serializers.CharField(help_text="What was said.")
 
 
 class Spoken(Body):
-    text = serializers.CharField(max_length=endpoints.LONGEST_SPOKEN)
+    text = serializers.CharField(max_length=endpoints.LONGEST_SPOKEN, help_text="What is read.")
     voice = Line(default="", max_length=60, allow_blank=True, help_text="One of the model's voices.")
 
 

@@ -93,6 +93,7 @@ SUMMARIES: dict[EventType, Callable[[JSON], Any]] = {
     EventType.AGENT_MESSAGE: _message,
     EventType.AGENT_STATUS: _status,
     EventType.AGENT_START: _start,
+    EventType.AGENT_READ: lambda payload: f"up to event {payload['until']}",
     EventType.AGENT_TOKEN_START: lambda payload: payload["name"],
     EventType.AGENT_TOKEN: _token,
     EventType.AGENT_TOKEN_END: _token,

@@ -69,6 +69,13 @@ def find_asking(principal: Principal, agent: Agent, context: Context) -> Task | 
     return own if own is not None and TaskState(own.state).is_interrupted else None
 
 
+def find_at_work(principal: Principal, agent: Agent, context: Context) -> Task | None:
+    """The caller's newest task of the agent in the context that is at work, or about to be."""
+    at_work = (TaskState.SUBMITTED, TaskState.WORKING)
+    own = Task.objects.filter(context=context, agent=agent, owner=principal.user_id, state__in=at_work)
+    return own.order_by("-created_at", "-pk").first()
+
+
 class NotYourTask(UnsupportedOperation):
     """Somebody else began this task, and only they can go on with it. Send a new message in the session."""
 

@@ -29,7 +29,7 @@ from unfold.widgets import (
 from apps.accounts.models import User
 from apps.agents.admin.agents import health_state
 from apps.agents.definitions import as_yaml
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import NATURES, Agent, AgentVersion
 from apps.agents.pages import adding as adding_agents
 from apps.agents.pages.adding import EXACT
 from apps.agents.pages.agents import ACCESS_CHOICES
@@ -133,7 +133,7 @@ class RemoteAgentAdmin(ActingAdmin, HealthPanel, ReadOnlyAdmin):
         column("health", lambda row: health_state(row.agent), "agent__health"),
         column("card", lambda row: card_state(row)),
         column("signature", lambda row: signature_state(row.signature), "signature"),
-        "origin",
+        column("origin", lambda row: NATURES[row.agent.nature] if row.agent.folder else row.origin, "origin"),
         time_cell("refreshed_at"),
     )
     list_display_links = None

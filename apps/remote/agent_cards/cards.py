@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from a2a.types import AgentCard
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from apps.agents.models import USUAL_SECONDS, AgentVersion
+from apps.agents.models import STEERABLE, USUAL_SECONDS, AgentVersion
 from apps.record.content import strict_json
 from apps.remote.agent_cards import card_schema, card_shapes
 from apps.remote.agent_cards.card_shapes import SUPPORTED_BINDINGS, SUPPORTED_VERSIONS, is_supported, supported_version
@@ -31,6 +31,7 @@ VALIDATOR_PATTERN = re.compile(r"[ -~]{1,200}")  # ETag or Last-Modified
 PROBLEMS_SHOWN = 8
 CACHED_CARDS = 1_000
 DURATION_EXTENSION = "/ext/duration/v1"  # end of its URI: how long a turn usually takes
+STEERING_EXTENSION = "/ext/steering/v1"  # end of its URI: a task at work takes messages, and can stop after a step
 LONGEST_DURATION = 366 * 86_400.0  # seconds
 
 # Words that cards use in place of media types.
@@ -233,7 +234,7 @@ def agent_fields(card: JSON) -> JSON:
         "skills": [_shown_skill(one) for one in card["skills"]],
         "input_modes": list(dict.fromkeys([*_media_types(card["defaultInputModes"]), "text/plain"])),
         "output_modes": _media_types(card["defaultOutputModes"]) or ["text/plain"],
-        "capabilities": {"streaming": True, "pushNotifications": True} | _usual_duration(card),
+        "capabilities": {"streaming": True, "pushNotifications": True} | _usual_duration(card) | _steerable(card),
     }
 
 
@@ -244,6 +245,11 @@ def _usual_duration(card: JSON) -> JSON:
     seconds = params.get("usualSeconds")
     is_usable = isinstance(seconds, int | float) and 0 < seconds < LONGEST_DURATION
     return {USUAL_SECONDS: seconds} if is_usable else {}
+
+
+def _steerable(card: JSON) -> JSON:
+    declared = card["capabilities"].get("extensions") or []
+    return {STEERABLE: True} if any(one["uri"].endswith(STEERING_EXTENSION) for one in declared) else {}
 
 
 def _shown_skill(skill: JSON) -> JSON:

@@ -31,6 +31,7 @@ from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unautho
 from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.state import StateKeeper
+from apps.remote.execution.steering import Steering
 from apps.remote.execution.task_follower import AgentGone, AgentMoved, AnsweredWithMessage, TaskFollower
 from parley import db
 from parley.registry import added
@@ -136,13 +137,25 @@ class _Turn:
         self._emit = task.emit
         has_begun = remote_run.is_resumed or bool(remote_run.task_id)
         self._state = StateKeeper(remote_run.assignment, peer, has_begun=has_begun)
-        self._follower = TaskFollower(peer, remote_run, task.emit, self._state)
+        self._steering = Steering(remote_run, peer, task)
+        self._follower = self._make_follower()
         self._began = time.monotonic()
         self._is_repeated = False  # the agent's process that had the task ended
 
+    def _make_follower(self) -> TaskFollower:
+        streams_whole = self._state.streams_whole
+        return TaskFollower(self._peer, self._remote_run, self._emit, self._taken_from, streams_whole=streams_whole)
+
+    async def _taken_from(self, event: JSON) -> JSON:
+        """The event without what extensions say in it."""
+        if self._remote_run.task_id and not self._follower.ended_at_once:
+            self._steering.begin()
+        return await self._steering.taken_from(await self._state.taken_from(event))
+
     async def outcome(self) -> Outcome:
         try:
-            task = await self._settled()
+            async with self._steering.alongside():
+                task = await self._settled()
         except AnsweredWithMessage as answer:
             if context_id := answer.message.get("contextId") or self._remote_run.remote_ids.get("contextId"):
                 runs.note_remote_context(self._remote_run, context_id)
@@ -174,7 +187,7 @@ class _Turn:
                 if not await self._begins_again(error):
                     raise
                 self._is_repeated = self._remote_run.is_resumed = True
-                self._follower = TaskFollower(self._peer, self._remote_run, self._emit, self._state)
+                self._follower = self._make_follower()
 
     async def _begin_here(self) -> None:
         """Take the turn again on this machine, with what is kept of it. Raises AgentMoved, LeaseLost."""
@@ -204,6 +217,7 @@ class _Turn:
         is_repeat = error.was_sent is not False
         if is_repeat and not await db.persist(runs.save_repeat, remote_run):
             return False
+        self._steering.begin_again()
         if is_cut:
             raise _ProcessEnded(error) from error
         return True

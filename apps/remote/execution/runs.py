@@ -147,6 +147,12 @@ def note_remote_context(remote_run: RemoteRun, context_id: str) -> None:
     remote_run.assignment.at_end.run["remote"] = remote_run.remote_ids
 
 
+def save_seen(remote_run: RemoteRun, message_id: str) -> None:
+    """Note that the agent knows our messages up to this one. Raises LeaseLost."""
+    remote_run.remote_ids = {**remote_run.remote_ids, "seen": message_id}
+    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+
+
 def save_repeat(remote_run: RemoteRun) -> bool:
     """Note that the turn begins again at the agent, on this machine; False if it may not start more often.
 

@@ -24,11 +24,12 @@ from apps.agents.options import options_extension
 from apps.conversations.public_links.downloads import MEDIA_TYPE
 from apps.engine.accept import DEPENDS_ON
 from apps.engine.turns import payments
-from apps.engine.turns.assignment import Assignment
+from apps.engine.turns.assignment import Assignment, handler_message
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.events import JSON
 from apps.record.execution import Run
+from apps.record.models import Message
 
 LONGEST_MESSAGE = 4_000  # characters of an earlier message
 LONGEST_HISTORY = 24_000  # characters of all of them
@@ -105,6 +106,14 @@ def _render_part(part: JSON, run: object, number: int, snapshot: JSON, as_links:
         return blobs.inline(part)
     labels = {name: part[name] for name in ("filename", "mediaType", "metadata") if part.get(name)}
     return {"url": file_link(run, number, snapshot["until"], part.get("filename", "")), **labels}
+
+
+def steering_message(assignment: Assignment, row: Message, remote_task: str) -> JSON | None:
+    """A message of the record for the remote task at work; None for one whose files would be links. Reads files."""
+    if any(part.get("stored", {}).get("size", 0) > settings.REMOTE_INLINE_BYTES for part in row.parts):
+        return None
+    said = handler_message(row, assignment.task.context)
+    return compose([blobs.inline(dict(part)) for part in said.parts], key=row.pk, task=remote_task)
 
 
 def needs_reading(snapshot: JSON) -> bool:

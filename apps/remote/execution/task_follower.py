@@ -22,7 +22,6 @@ from apps.remote.a2a_client import Peer
 from apps.remote.errors import CutOff, Misbehaved, OtherTask, Overloaded, Refused, RemoteError, Unreachable
 from apps.remote.execution import cancellation, runs, webhooks
 from apps.remote.execution.runs import RemoteRun
-from apps.remote.execution.state import StateKeeper
 from apps.remote.execution.translation import TaskTranslator, is_settled, state_of
 from parley import db
 
@@ -33,6 +32,7 @@ STREAM_END_SECONDS = 0.1  # to wait for the end of a stream after its task ended
 AWAY_POLL_SECONDS = 15.0  # the longest wait between looks for an agent that cannot be reached
 HISTORY_LENGTH = 1  # the last message may be the answer
 Emit = Callable[[Emission], Awaitable[None]]
+TakenFrom = Callable[[JSON], Awaitable[JSON]]
 
 
 class AnsweredWithMessage(Exception):
@@ -63,9 +63,12 @@ class TaskFollower:
         ended_at_once: did the agent stream the whole task in its first moment, so that nothing of it is stored yet?
     """
 
-    def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit, state: StateKeeper) -> None:
+    def __init__(
+        self, peer: Peer, remote_run: RemoteRun, emit: Emit, taken_from: TakenFrom, *, streams_whole: bool
+    ) -> None:
+        """`taken_from`: takes out of an event what extensions say in it. `streams_whole`: see `StateKeeper`."""
         self._is_alive = self.ended_at_once = False
-        self._state = state
+        self._taken_from, self._streams_whole = taken_from, streams_whole
         self.hints: JSON = {}
         self._peer, self._remote_run, self._emit = peer, remote_run, emit
         self._run = remote_run.assignment.lease.run_id
@@ -174,7 +177,7 @@ class TaskFollower:
     @property
     def _takes_whole_streams(self) -> bool:
         """May a stream's end be taken for the task's, without asking for the task?"""
-        return self._state.streams_whole and not runs.has_payment(self._remote_run)
+        return self._streams_whole and not runs.has_payment(self._remote_run)
 
     def _fold(self, event: JSON) -> bool:
         """Add an event to the task that the stream tells. Has it settled?"""
@@ -218,7 +221,7 @@ class TaskFollower:
         self._note_alive()
         if named := event_task(event):
             await self._save_ids(named)
-        event = await self._state.taken_from(event)
+        event = await self._taken_from(event)
         if (message := event.get("message")) is not None:
             if self._remote_run.task_id:  # a message of the task, not its end
                 await self._emit_all(self.translator.message(message))
@@ -328,7 +331,7 @@ class TaskFollower:
                 await asyncio.sleep(min(wait.next(asked, longest=AWAY_POLL_SECONDS), settings.REMOTE_AWAY_SECONDS))
             else:
                 self._note_alive()
-                return dict((await self._state.taken_from({"task": task}))["task"])
+                return dict((await self._taken_from({"task": task}))["task"])
 
     async def _pause(self, nudged: asyncio.Event) -> None:
         quiet = self._loop.time() - self._last_news

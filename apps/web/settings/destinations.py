@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import DEPLOYMENT, NATURES, PROCESS, Agent
 from apps.budgets.models import Spending
 from apps.conversations.sessions.titles import title_key
 from apps.plans.graphs import plan_at
@@ -28,7 +28,7 @@ Names = defaultdict[uuid.UUID, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`models` answered, and `remote` are the names of remote agents that got messages."""
+    """`models` answered, and `remote` says which agents got messages that run apart from Parley."""
 
     context: Context
     models: list[str]
@@ -54,8 +54,11 @@ def _sessions(principal: Principal) -> Iterator[Session]:
         models[home[context]].add(name)
     is_remote = Q(agent__kind=Agent.Kind.REMOTE) | Q(agent=None, task__agent__kind=Agent.Kind.REMOTE)
     sent = Run.objects.filter(is_remote, task__context__in=home, input__has_key="sent")
-    for key, fallback, agent in sent.values_list("task__context_id", "agent__name", "task__agent__name"):
-        remote[home[key]].add(str(fallback or agent))
+    of_fallback, of_agent = (f"{path}__current_version__content__{DEPLOYMENT}" for path in ("agent", "task__agent"))
+    names = ("agent__name", of_fallback, "task__agent__name", of_agent)
+    for key, fallback, its_folder, agent, folder in sent.values_list("task__context_id", *names):
+        nature = PROCESS if (its_folder if fallback else folder) else Agent.Kind.REMOTE
+        remote[home[key]].add(f"{NATURES[nature]}: {fallback or agent}")
     choosing = Task.objects.filter(context__in=home, agent__slug__in=(settings.DEFAULT_AGENT, settings.ROUTER_AGENT))
     chosen = (
         [*choosing.values_list("context_id", flat=True), *_choosing_plans(home)] if settings.EMBEDDING_MODEL else ()

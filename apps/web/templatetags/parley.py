@@ -16,22 +16,13 @@ from apps.accounts.models import User
 from apps.agents import cards, options
 from apps.agents.intake import intake_of
 from apps.agents.media_types import Intake
-from apps.agents.models import Agent, AgentStats, in_words
+from apps.agents.models import NATURES, Agent, AgentStats, in_words
 from apps.conversations.pages.session import addressing
 from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context
 from parley.faces.cells import money
 from parley.registry import added
-
-AGENT_KINDS = {
-    Agent.Kind.HOSTED: "Hosted here",
-    Agent.Kind.REMOTE: "Remote agent",
-    Agent.Kind.MODEL: "Language model",
-    Agent.Kind.PLAN: "Plan",
-}
-"""What each kind of agent is, in plain words."""
-
 
 register = template.Library()
 register.filter(in_words)
@@ -174,7 +165,7 @@ def reliability(stats: AgentStats) -> str:
 
 @register.filter
 def kind_words(agent: Agent) -> str:
-    return AGENT_KINDS[Agent.Kind(agent.kind)]
+    return NATURES[agent.nature]
 
 
 @register.simple_tag

@@ -82,12 +82,30 @@ class FinishedCalls:
             made.append(await run())
             return _kept(made[0])
 
-        which = hashlib.sha256(json.dumps([tool, arguments_of(arguments)], sort_keys=True).encode()).hexdigest()[:16]
-        self._equal[which] += 1
-        kept = await self.task.step(f"keep {tool}"[:MAX_NAME], act, key=f"{which} {self._equal[which]}")
+        kept = await self.task.step(_note(tool), act, key=self.key(tool, arguments))
         if made:
             return made[0]
         return kept[0] if kept else await run()
+
+    def key(self, tool: str, arguments: Any) -> str:
+        """Of a call that begins: ask once for each."""
+        which = hashlib.sha256(json.dumps([tool, arguments_of(arguments)], sort_keys=True).encode()).hexdigest()[:16]
+        self._equal[which] += 1
+        return f"{which} {self._equal[which]}"
+
+    async def earlier(self, tool: str, key: str) -> list[Any]:
+        """The call's result of an earlier attempt, in a list; an empty one if it has none."""
+        if self.task.attempt == 1:
+            return []
+        try:
+            found: list[Any] = await self.task.step(_note(tool), _goes_on_here, key=key)
+            return found
+        except _NothingMore:
+            return []
+
+    async def keep(self, tool: str, key: str, result: Any) -> None:
+        """For a framework that runs the call itself: its result."""
+        await self.task.step(_note(tool), lambda: _kept(result), key=key)
 
 
 class Saves:
@@ -117,6 +135,10 @@ class Saves:
         saved = await self.task.step(f"keep {self.name}", run, key=str(self._count))
         self._count += 1
         return saved
+
+
+def _note(tool: str) -> str:
+    return f"keep {tool}"[:MAX_NAME]
 
 
 class _NothingMore(Exception):

@@ -2,7 +2,7 @@
 
 Its text streams, transfers are progress, and tool calls are tool calls. A tool with `require_confirmation` asks whether
 it may run, a long-running tool asks for its result, and a requested input is a question. The session is kept in the
-conversation's memory.
+conversation's memory. With `retry_safe=True`, a turn that starts again repeats no finished tool call.
 """
 
 from __future__ import annotations
@@ -20,17 +20,8 @@ from google.adk.runners import InMemoryRunner
 from google.adk.workflow import Workflow
 from google.genai import types
 
-from agentkit.adapters import (
-    APPROVAL,
-    APPROVE,
-    approval_question,
-    arguments_of,
-    ended,
-    keep,
-    plain,
-    serving,
-    words_of,
-)
+from agentkit.adapters import APPROVAL, APPROVE, approval_question, arguments_of, ended, keep, plain, serving, words_of
+from agentkit.adapters.google_adk_results import keeping_results
 from agentkit.content.emissions import Emission, Progress, Thought, Token, ToolCall, ToolResult, Usage
 from agentkit.content.messages import File, Message, data_part, text_part
 from agentkit.context import TaskContext
@@ -62,7 +53,7 @@ class AdkAgent(SkillHandler):
             waiting["answers"].append(_answered(waiting["calls"].pop(0), task))
             if waiting["calls"]:
                 return question(waiting["calls"][0])
-        runner = InMemoryRunner(app=self.app)
+        runner = InMemoryRunner(app=keeping_results(self.app, task) if self.retry_safe else self.app)
         session = await self._session(runner, task, waiting["session"] if waiting else None)
         parts = [*map(types.Part.model_validate, waiting["answers"])] if waiting else parts_of(task.message)
         heard = Heard(self.app.root_agent)

@@ -1,21 +1,25 @@
 """An agent or a pipeline of Haystack: `from agentkit.adapters.haystack import serve; serve(agent)`.
 
-An agent's text streams, its tool calls are tool calls, and its messages are kept in the conversation's memory. The
-components of a pipeline are progress as they end. A pipeline takes the message's data as its input; a text goes to the
-open inputs that are named in TEXTS, and the conversation to those named `messages`.
+An agent's text streams, its tool calls are tool calls, and its messages are kept in the conversation's memory. With
+`retry_safe=True`, a turn of it that starts again repeats no finished tool call. The components of a pipeline are
+progress as they end. A pipeline takes the message's data as its input; a text goes to the open inputs that are named in
+TEXTS, and the conversation to those named `messages`.
 """
 
 from __future__ import annotations
 
 import base64
 from contextlib import aclosing
+from copy import copy
+from functools import partial, update_wrapper
 from typing import Any, Unpack
 
 from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, StreamingChunk
+from haystack.tools import Tool, Toolset
 
-from agentkit.adapters import arguments_of, ended, keep, plain, serving, words_of
+from agentkit.adapters import FinishedCalls, arguments_of, ended, keep, plain, serving, words_of
 from agentkit.content.emissions import Thought, Token, ToolCall, ToolResult
 from agentkit.content.messages import File, Message
 from agentkit.context import TaskContext
@@ -52,7 +56,9 @@ class HaystackAgent(SkillHandler):
                 said.append(chunk.content)
                 await task.say(Token(chunk.content))
 
-        result = await self.theirs.run_async([*_history(task), chat_message(task.message)], streaming_callback=hear)
+        given = [*_history(task), chat_message(task.message)]
+        tools = _keeping_results(self.theirs.tools, FinishedCalls(task)) if self.retry_safe else None
+        result = await self.theirs.run_async(given, streaming_callback=hear, tools=tools)
         used = result.get("token_usage") or {}
         asked, made = (int(used.get(name) or 0) for name in ("prompt_tokens", "completion_tokens"))
         await task.usage("model", int(result.get("step_count") or 1), asked, made)
@@ -61,6 +67,22 @@ class HaystackAgent(SkillHandler):
         kept = [one.to_dict() for one in result["messages"] if not one.is_from("system")]
         keep(task.session.memory, KEPT, kept)
         return await ended(task, "".join(said), _text(result["last_message"]))
+
+
+def _keeping_results(tools: Any, finished: FinishedCalls) -> list[Any] | None:
+    """The tools, each call of which is a step. Toolsets that choose their tools themselves stay as they are."""
+    offered = [tools] if isinstance(tools, Toolset) else list(tools or [])
+    flat = [one for item in offered for one in (item if type(item) is Toolset else [item])]
+    return [_keeping(one, finished) if isinstance(one, Tool) else one for one in flat] or None
+
+
+def _keeping(tool: Tool, finished: FinishedCalls) -> Tool:
+    async def run(**given: Any) -> Any:
+        return await finished.result(tool.name, given, partial(tool.invoke_async, **given))
+
+    kept = copy(tool)
+    kept.async_function = update_wrapper(run, tool.function or tool.async_function)  # its signature is read
+    return kept
 
 
 class PipelineAgent(SkillHandler):

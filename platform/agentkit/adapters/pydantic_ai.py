@@ -2,7 +2,7 @@
 
 Its text streams, and tool calls are tool calls. A deferred tool that needs approval asks; one that somebody else runs
 asks for its result. The messages of a conversation are kept in its memory. With `retry_safe=True`, a turn that starts
-again repeats no finished tool call.
+again repeats no finished tool call. Between two requests to the model it reads `task.inbox`, and may be asked to stop.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pydantic_ai import (
     DeferredToolResults,
     DocumentUrl,
     ImageUrl,
+    RunContext,
     ToolDenied,
     UsageLimitExceeded,
 )
@@ -36,6 +37,7 @@ from pydantic_ai.messages import (
     TextPart,
     TextPartDelta,
     UserContent,
+    UserPromptPart,
 )
 from pydantic_ai.run import AgentRunResultEvent
 
@@ -53,10 +55,11 @@ from agentkit.adapters import (
     words_of,
 )
 from agentkit.content.emissions import Emission, Token, ToolCall, ToolResult
+from agentkit.content.inbox import STOPPED
 from agentkit.content.messages import File, Message, data_part, text_part
 from agentkit.context import TaskContext
 from agentkit.handlers import SkillHandler, Traits
-from agentkit.outcomes import Failed, InputRequired, Outcome
+from agentkit.outcomes import Completed, Failed, InputRequired, Outcome
 
 KEPT = "pydantic_ai"
 """The key of a conversation's memory with its messages, and of a task's with those that wait, and the answers."""
@@ -66,6 +69,8 @@ RESULT = "tool_result"
 
 class PydanticAgent(SkillHandler):
     """A `pydantic_ai.Agent`. `deps` are passed to each of its runs."""
+
+    steerable = True
 
     def __init__(self, theirs: Agent[Any, Any], *, deps: Any = None, **traits: Unpack[Traits]) -> None:
         self.theirs = theirs
@@ -88,6 +93,11 @@ class PydanticAgent(SkillHandler):
                 await task.say(one)
         except UsageLimitExceeded as limit:
             return Failed(str(limit), "usage_limit")
+        except _StopsAfterStep as stop:
+            await task.usage(stop.model, stop.used.requests, stop.used.input_tokens, stop.used.output_tokens)
+            keep(task.session.memory, KEPT, _dumped(stop.messages))
+            await task.token(f"\n\n{STOPPED}" if said else STOPPED)
+            return Completed(f"{said}\n\n{STOPPED}" if said else STOPPED)
         assert result is not None  # a run ends with its result
         used, model = result.usage, result.response.model_name or "model"
         await task.usage(model, used.requests, used.input_tokens, used.output_tokens)
@@ -111,7 +121,7 @@ class PydanticAgent(SkillHandler):
         if waiting is not None:
             messages = ModelMessagesTypeAdapter.validate_python(waiting["messages"])
             given = {"message_history": messages, "deferred_tool_results": _results(waiting)}
-        given |= {"capabilities": [_KeptResults(FinishedCalls(task))]} if self.retry_safe else {}
+        given["capabilities"] = [_Steering(task), *([_KeptResults(FinishedCalls(task))] if self.retry_safe else [])]
         async with self.theirs.run_stream_events(deps=self.deps, **given) as events:
             async for event in events:
                 if isinstance(event, AgentRunResultEvent):
@@ -122,6 +132,27 @@ class PydanticAgent(SkillHandler):
 
 agent = PydanticAgent
 serve = serving(agent)
+
+
+class _StopsAfterStep(Exception):
+    """Somebody asked the turn to stop, and a step has ended."""
+
+    def __init__(self, ctx: RunContext[Any]) -> None:
+        super().__init__()
+        self.messages, self.used, self.model = list(ctx.messages), ctx.usage, ctx.model.model_name
+
+
+@dataclass
+class _Steering(AbstractCapability[Any]):
+    task: TaskContext
+
+    async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+        if ctx.run_step > 1:
+            if self.task.stop_requested:
+                raise _StopsAfterStep(ctx)
+            for message in await self.task.inbox.unread():
+                ctx.enqueue(UserPromptPart(prompt(message)))
+        return request_context
 
 
 @dataclass

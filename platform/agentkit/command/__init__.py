@@ -1,4 +1,4 @@
-"""The command `agentkit`: begin an agent, try it, test it, serve it.
+"""The command `agentkit`: begin an agent, try it, test it, serve it, deploy it.
 
 An agent's folder has an `agent.yaml` (see `agentkit.command.folders`).
 """
@@ -58,17 +58,19 @@ dependencies = ["parley-agentkit[serve]"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command; exits with 2 and one sentence for a mistake."""
+    """Runs the command; exits with 2 and one sentence for a mistake, and with 1 for what failed on a server."""
     asked = _parser().parse_args(arguments)
     try:
         asked.run(asked)
     except HandlerError as mistake:
         sys.exit(_say(str(mistake)))
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
-def _say(mistake: str) -> int:
+def _say(mistake: str, code: int = 2) -> int:
     print(f"agentkit: {mistake}", file=sys.stderr)
-    return 2
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,6 +93,20 @@ def _parser() -> argparse.ArgumentParser:
     test = commands.add_parser("test", help="run the folder's tests, by pytest if it is installed")
     test.add_argument("folder", type=Path, nargs="?", default=Path())
     test.set_defaults(run=_test)
+    deploy = commands.add_parser("deploy", help="send the folder to a Parley, which runs it")
+    deploy.add_argument("url", help="where Parley is, such as https://parley.example")
+    deploy.add_argument("folder", type=Path, nargs="?", default=Path())
+    deploy.add_argument("--slug", default="", help="the agent's name in addresses; default: the folder's")
+    deploy.add_argument("--access", choices=("public", "authenticated", "groups"), default="", help="who may use it")
+    deploy.add_argument(
+        "--secret",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="a secret that agent.yaml names; without a value, the variable of this environment",
+    )
+    deploy.add_argument("--token", default="", help="an operator's API key; better in the variable PARLEY_TOKEN")
+    deploy.set_defaults(run=_deploy)
     return parser
 
 
@@ -106,7 +122,8 @@ def _new(asked: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in NEW_FILES.items():
         (folder / name).write_text(text.format(**names), encoding="utf-8")
-    print(f"{folder} has an agent. Try it:\n\n    cd {folder}\n    agentkit test\n    agentkit dev")
+    print(f"{folder} has an agent. Try it:\n\n    cd {folder}\n    agentkit test\n    agentkit dev\n")
+    print("Then send it to a Parley: agentkit deploy URL")
 
 
 def _serve(asked: argparse.Namespace, *, page: bool = False) -> None:
@@ -143,12 +160,40 @@ def application() -> Any:
     from agentkit.command.folders import agent_at
     from agentkit.serving import application as serve
 
-    agent, url, token = agent_at(os.environ[TARGET]), os.environ[URL], os.environ.get(TOKEN, "")
-    hosts = os.environ[HOSTS].split() or None
-    return serve(agent, url, token=token, page=bool(os.environ[PAGE]), hosts=hosts)
+    url, token, page = os.environ[URL], os.environ.get(TOKEN, ""), bool(os.environ[PAGE])
+    try:
+        agent: object = agent_at(os.environ[TARGET])
+    except HandlerError as mistake:  # a file is written just now
+        if not page:
+            raise
+        _say(str(mistake))
+        agent = _broken(str(mistake))
+    return serve(agent, url, token=token, page=page, hosts=os.environ[HOSTS].split() or None)
+
+
+def _broken(mistake: str) -> object:
+    """An agent that says why the folder's cannot be loaded."""
+    from agentkit import Failed, agent
+
+    @agent(name="This agent cannot be loaded", description="It answers again once its files are right.")
+    def answer(text: str) -> Failed:
+        return Failed(mistake)
+
+    return answer
 
 
 def _test(asked: argparse.Namespace) -> None:
     by_pytest = importlib.util.find_spec("pytest") is not None
     command = ["pytest", "-q"] if by_pytest else ["unittest", "discover", "-p", "test_*.py"]
     sys.exit(subprocess.run([sys.executable, "-m", *command], cwd=asked.folder, check=False).returncode)  # noqa: S603
+
+
+def _deploy(asked: argparse.Namespace) -> None:
+    from agentkit.command import deploying
+
+    try:
+        deploying.run(asked)
+    except deploying.DeployFailed as failure:
+        if failure.log:
+            print(f"\n{failure.log}\n", file=sys.stderr)
+        sys.exit(_say(str(failure), 1))

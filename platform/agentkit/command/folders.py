@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ class Description(BaseModel):
         serve: instead, a command that starts an A2A server of its own at the Unix socket $A2A_SOCKET.
         name, description, version: replace the handler's.
         access: who may use it, as `access` of an agent says; a platform's usual one by default.
+        mcp_tools: what MCP clients are offered: `agent`, one tool, or `skills`, one each; nothing by default.
         starters: questions to begin with, which people are shown.
         secrets: names of the environment's secrets that it needs, such as OPENAI_API_KEY.
         memory: megabytes that its processes may take together.
@@ -40,6 +42,7 @@ class Description(BaseModel):
     description: str = ""
     version: str = ""
     access: Literal["", "public", "authenticated"] = ""
+    mcp_tools: Literal["", "agent", "skills"] = ""
     starters: list[str] = Field(default=[], max_length=8)
     secrets: list[Annotated[str, Field(pattern="^[A-Z][A-Z0-9_]*$")]] = []
     memory: int = Field(default=512, ge=64, le=65_536)
@@ -78,6 +81,11 @@ class Description(BaseModel):
             first = wrong.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise HandlerError(f"{file}: {f'{where}: ' if where else ''}{first['msg']}.") from None
+
+
+def slug_of(name: str) -> str:
+    """An agent's name in addresses, from its folder's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-")
 
 
 def agent_at(target: str) -> SkillHandler:

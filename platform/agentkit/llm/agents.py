@@ -16,7 +16,7 @@ from uuid import uuid4
 from agentkit.clients import NO_CLIENT, Client, Wish
 from agentkit.content.emissions import Emission, Usage, price
 from agentkit.content.messages import Message
-from agentkit.context import SyncTaskContext, TaskContext
+from agentkit.context import Suspended, SyncTaskContext, TaskContext
 from agentkit.errors import AgentFailure, HandlerError
 from agentkit.llm.approvals import Gate
 from agentkit.llm.models import AnyModel, Scripted, import_in_thread, open_model
@@ -123,6 +123,9 @@ class LlmWorker:
     Asked about the task's message, it does what the client wishes (`task.client`): the model may call the client's
     tools, which end the turn with `CallClient` until their results come; the answer is JSON of the client's schema;
     and the client's settings hold, within the worker's `max_tokens`. An agent declares that by `wishes = MODEL_WISHES`.
+
+    So asked, it also tells the model at each next step what has come to `task.inbox`, and ends after a step, with what
+    it has, once `task.stop_requested`. An agent declares that by `steerable = True`.
     """
 
     def __init__(
@@ -175,17 +178,22 @@ class LlmWorker:
         return run_from_thread(task, lambda on_loop: self.run(on_loop, thread, message, stream=stream))
 
     async def _work(self, task: TaskContext, messages: list[Message], *, stream: bool) -> str:
-        await import_in_thread("agentkit.llm.toolsets", "agentkit.llm.conversations", "agentkit.llm.clients")
+        await import_in_thread(
+            "agentkit.llm.toolsets", "agentkit.llm.conversations", "agentkit.llm.clients", "agentkit.llm.steering"
+        )
         from pydantic_ai import UsageLimitExceeded, UsageLimits
 
         from agentkit.llm import clients
         from agentkit.llm.conversations import EventReporter, Spotlight, bookmark_name
+        from agentkit.llm.steering import Steering, StopsAfterStep
         from agentkit.llm.toolsets import GatedToolset, connected
 
         gate = Gate(task, bookmark_name(self.instructions, messages))
-        client = task.client if messages[-1] is task.message else NO_CLIENT
+        is_about_task = messages[-1] is task.message
+        client = task.client if is_about_task else NO_CLIENT
         reporter = EventReporter(task, gate, stream=stream and client.output is None, elsewhere=client.names)
         spotlight = Spotlight.of(task, gate.page)
+        steering = [Steering(task, gate.page, spotlight)] if is_about_task else []
         async with connected(self.tools, gate.apps) as servers:
             try:
                 last = await ask(
@@ -205,7 +213,16 @@ class LlmWorker:
                     model_settings=clients.settings(client, self.settings or {}),
                     usage_limits=UsageLimits(request_limit=self.max_steps),
                     event_stream_handler=reporter.follow,
+                    capabilities=steering,
                 )
+            except Suspended:
+                for one in steering:
+                    one.keep()
+                raise
+            except StopsAfterStep as stop:
+                if client.output is not None:
+                    raise AgentFailure("It was stopped before it had an answer of that form.", "stopped") from None
+                return await reporter.stopped(stop.text)
             except UsageLimitExceeded:
                 raise AgentFailure(
                     f"The agent came to no answer within its limit of {self.max_steps} steps.", "step_limit"

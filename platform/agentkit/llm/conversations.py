@@ -39,6 +39,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from agentkit.clients import CallClient, Client, ClientCall, in_words
+from agentkit.content.inbox import STOPPED
 from agentkit.content.messages import File, Message
 from agentkit.context import BOOKMARK, CallsWait, Suspended, TaskContext
 from agentkit.errors import UnreadableContent
@@ -350,6 +351,13 @@ class EventReporter:
                     content = recordable(plain_content(result))
                     app = self._gate.apps.pop(result.tool_call_id, None)
                     await self._task.tool_result(call_id, result.tool_name, content, is_error=failed, app=app)
+
+    async def stopped(self, newest: str) -> str:
+        """The answer of a turn that stopped after a step. `newest`: the model's newest words."""
+        if not self._stream:
+            return PARAGRAPH.join(filter(None, [newest, STOPPED]))
+        await self._stream_text(STOPPED, is_new=True)
+        return self.text
 
     async def _is_gated(self, ctx: RunContext[TaskContext], call: ToolCallPart) -> bool:
         """Does a person decide about the call, or the client run it? Approved calls are recorded where they begin."""

@@ -19,7 +19,7 @@ from agentkit.content.messages import CONTENT_KEYS, Message
 from agentkit.handlers import SkillHandler
 from agentkit.runner import NeedsTask, answer, select_response_type
 from agentkit.selecting import ResponseType
-from agentkit.serving import state
+from agentkit.serving import state, steering
 from agentkit.serving.tasks import CANCELED, ENDED, WAITING, Conversation, Conversations, Json, ServedTask
 from agentkit.turns import Session
 
@@ -68,7 +68,7 @@ def card_of(handler: SkillHandler, url: str, *, needs_token: bool = False) -> Js
             "streaming": True,
             "pushNotifications": False,
             "extendedAgentCard": False,
-            "extensions": [state.extension(handler)],
+            "extensions": [state.extension(handler), *([steering.extension()] if handler.steerable else [])],
         },
         "defaultInputModes": list(handler.input_modes),
         "defaultOutputModes": list(handler.output_modes),
@@ -208,6 +208,8 @@ class Agent:
     async def _take(self, message: Json, given: state.Given) -> Json | ServedTask:
         """A message's answer, or its task, which works."""
         if message.get("taskId"):
+            if (steered := self._steered_task(message)) is not None:
+                return steered
             task = self._asked_task(message, given)
         else:
             conversation = self._conversation(message.get("contextId", ""), given)
@@ -217,6 +219,14 @@ class Agent:
             task = self.conversations.new_task(conversation)
         task.state_uri = given.uri
         task.begin(self.handler, message)
+        return task
+
+    def _steered_task(self, message: Json) -> ServedTask | None:
+        """The task at work that got the message into its inbox; None if the message is not for one."""
+        uri, task = steering.uri_in(message), self.conversations.by_task.get(message["taskId"])
+        if not uri or task is None or not task.is_working or not self.handler.steerable:
+            return None
+        task.steer(message, uri)
         return task
 
     def _conversation(self, named: str, given: state.Given) -> Conversation:
@@ -282,6 +292,11 @@ class Agent:
         task = self._found(params.get("id"))
         if task.state in ENDED - {CANCELED}:
             raise Refused(-32002, f"The task is {_in_words(task)} already.", "TASK_NOT_CANCELABLE")
+        if steering.stops_after_step(params):
+            if not task.is_working or not self.handler.steerable:
+                raise unsupported("The task is at no step that it could stop after. Cancel it without this metadata.")
+            task.stop_after_step.set()
+            return task.shown()
         await task.cancel()
         return task.shown()
 

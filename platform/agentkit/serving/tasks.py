@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from agentkit import testing
 from agentkit.content.emissions import Chunk, Emission, Progress, Token, WholeAnswer
+from agentkit.content.inbox import Mailbox
 from agentkit.content.messages import Artifact, Message, Part, text_part
 from agentkit.handlers import SkillHandler
 from agentkit.outcomes import AuthRequired, Completed, Failed, InputRequired, Outcome, PaymentRequired, Rejected
@@ -74,6 +75,10 @@ class ServedTask:
     answer_id: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     state_uri: str = ""  # under which the caller gets the state; "": it does not want it
+    steering_uri: str = ""  # under which the caller hears which messages the turn has read
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    stop_after_step: asyncio.Event = field(default_factory=asyncio.Event)
+    read: list[str] = field(default_factory=list)  # the ids of messages that the turn has read
 
     def __post_init__(self) -> None:
         self.ledger.tell = self._tell_steps
@@ -130,26 +135,42 @@ class ServedTask:
         return shown
 
     def told(self, history: int | None = None) -> Json:
-        """`shown`, with the state for a caller that keeps it."""
-        return self.shown(history) | ({"metadata": self._state_metadata(self._kept)} if self.state_uri else {})
+        """`shown`, with the state for a caller that keeps it, and with what the turn has read."""
+        metadata = self._state_metadata(self._kept) if self.state_uri else {}
+        metadata |= {self.steering_uri: {"read": list(self.read)}} if self.steering_uri else {}
+        return self.shown(history) | ({"metadata": metadata} if metadata else {})
 
     def begin(self, handler: SkillHandler, said: Json) -> None:
         """Take the turn of a message, which begins the task or answers its question."""
         message, conversation = Message({**said, **self._ids}), self.conversation
+        self.mailbox, self.stop_after_step, self.read = Mailbox(on_read=self._note_read), asyncio.Event(), []
+        arrives: Json = {"inbox": self.mailbox, "stop_after_step": self.stop_after_step}
         history = list(conversation.messages)
         self.remember({**said, **self._ids})
         if self.run is not None:
             memory = self.run.task.session.memory
             memory.clear()
             memory.update(deepcopy(conversation.memory))  # what other tasks of the conversation changed meanwhile
-            turn: Callable[[], Awaitable[testing.Run]] = partial(self.run.answer, message, emit=self.hear)
+            turn: Callable[[], Awaitable[testing.Run]] = partial(self.run.answer, message, emit=self.hear, **arrives)
         else:
             known: dict[str, Any] = {"history": history, "references": conversation.references(message)}
             known |= {"session": deepcopy(conversation.memory), "effects": self.ledger, "emit": self.hear}
-            turn = partial(testing.run, handler, message, **known)
+            turn = partial(testing.run, handler, message, **known, **arrives)
         self.answer_id = f"answer-{said['messageId']}"
         self._change(WORKING)
         self.work = asyncio.get_running_loop().create_task(self._work(turn, deepcopy(conversation.memory)))
+
+    def steer(self, said: Json, uri: str) -> None:
+        """Put a message into the running turn's inbox. What it does not read is the caller's to send again."""
+        self.steering_uri = uri
+        self.mailbox.put(Message({**said, **self._ids}))
+
+    def _note_read(self, messages: list[Message]) -> None:
+        for message in messages:
+            self.remember(dict(message.wire))
+        ids = [message.id for message in messages]
+        self.read += ids
+        self._tell_status({}, {self.steering_uri: {"read": ids}})
 
     async def cancel(self) -> None:
         if self.work is not None and not self.work.done():
@@ -264,10 +285,11 @@ class ServedTask:
         if not self.is_working:
             self.answer = None
 
-    def _tell_status(self, changed: Json) -> None:
+    def _tell_status(self, changed: Json, metadata: Json | None = None) -> None:
         """`changed`: of the state, for a caller that keeps it."""
-        metadata = {"metadata": self._state_metadata(changed)} if changed and self.state_uri else {}
-        self._tell({"statusUpdate": {**self._ids, "status": self.wire["status"], **metadata}})
+        told = (metadata or {}) | (self._state_metadata(changed) if changed and self.state_uri else {})
+        update = {**self._ids, "status": self.wire["status"]} | ({"metadata": told} if told else {})
+        self._tell({"statusUpdate": update})
 
     async def _tell_steps(self, changed: Json) -> None:
         """Returns once who follows has it, so that no end of the process takes it back."""

@@ -111,7 +111,7 @@ class Screen:
                 self._stream(payload["artifactId"], payload["text"])
             case "artifact_update" if _is_read(payload["artifact"]):
                 text = "".join(part.get("text", "") for part in payload["artifact"]["parts"])
-                self._stream(payload["artifact"]["artifactId"], text)
+                self._stream_artifact(payload["artifact"]["artifactId"], text, is_piece=payload.get("append", False))
             case "agent_tool_call":
                 self.note(f"… {payload['name']} {json.dumps(payload.get('arguments') or {}, ensure_ascii=False)}")
             case "agent_tool_result" if payload.get("isError"):
@@ -139,6 +139,14 @@ class Screen:
                 self.say(part["text"])
             elif "data" in part and not part.get("filename"):
                 self.say(json.dumps(part["data"], ensure_ascii=False, indent=2))
+
+    def _stream_artifact(self, artifact: str, text: str, *, is_piece: bool) -> None:
+        """What is not a piece is the whole text: what it begins with may be shown already."""
+        shown = "" if is_piece else self._streamed.get(artifact, "")
+        if shown and not clean(text).startswith(shown):
+            self._close_line()
+            self._streamed[artifact] = shown = ""
+        self._stream(artifact, clean(text)[len(shown) :])
 
     def _stream(self, artifact: str, text: str) -> None:
         if text := clean(text):

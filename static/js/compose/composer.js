@@ -4,8 +4,8 @@ export const LOST = "You are offline. Try again when you are online; your messag
 
 export class Composer {
   /**
-   * `send(message)` gets {id, text, files, said, isNow}: `said` are a form's fields, as [name, value]; `isNow`: sent into the
-   * running work. Others add fields to the next message by `also`; ArrowUp in an empty composer calls `editLast`.
+   * `send(message)` gets {id, text, files, said, isOther}: `said` are a form's fields, as [name, value]; `isOther`: not as Enter
+   * sends it while an agent works, but the other way (now, or queued). Others add fields to the next message by `also`; ArrowUp in an empty composer calls `editLast`.
    */
   constructor(form, send) {
     Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null, mentioned: null });
@@ -23,8 +23,8 @@ export class Composer {
     const { form, words } = this;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.isNow = Boolean(event.submitter?.matches(".send-now"));
-      if (this.isNow) words.focus();
+      this.isOther = Boolean(event.submitter?.matches(".send-other"));
+      if (this.isOther) words.focus();
       this.submit();
     });
     words.addEventListener("input", () => this.written());
@@ -56,8 +56,8 @@ export class Composer {
 
   pressed(event) {
     if (event.isComposing || event.shiftKey) return;
-    const isNow = event.ctrlKey || event.metaKey;
-    if (event.key === "Enter" && (isNow || !matchMedia("(pointer: coarse)").matches)) this.form.requestSubmit(isNow ? this.form.querySelector(".send-now") : null);
+    const isOther = event.ctrlKey || event.metaKey;
+    if (event.key === "Enter" && (isOther || !matchMedia("(pointer: coarse)").matches)) this.form.requestSubmit(isOther ? this.form.querySelector(".send-other") : null);
     else if (event.key === "ArrowUp" && !this.words.value && this.editLast) this.editLast();
     else if (event.key === "Escape") this.leave();
     else return;

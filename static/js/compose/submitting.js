@@ -32,7 +32,7 @@ export class Submitting {
     const attached = this.attachments?.said() ?? [];
     if (!text && !attached.length) return composer.words.focus();
     const said = [["message", id], ...(text ? [["text", text]] : []), ...attached, ...composer.also];
-    const message = { id, text, files: attached.map(([, file]) => file), said, isNow: composer.isNow };
+    const message = { id, text, files: attached.map(([, file]) => file), said, isOther: composer.isOther };
     this.clear();
     return composer.send(message);
   }

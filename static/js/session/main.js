@@ -35,7 +35,11 @@ const FEATURES = [
   },
   { load: () => import("./actions.js"), on: { click: "#items .actions button, #items .show-all, #items [data-run]" } },
   { load: () => import("./suggestions.js"), on: { click: "#items [data-begin]" } },
-  { load: () => import("./stopping.js"), on: { click: "#composer .stop" } },
+  {
+    load: () => import("./stopping.js"),
+    when: ({ items }) => items.some(({ stops, ended }) => stops && !ended),
+    on: { click: "#composer :is(.stop, .stop-step)" },
+  },
   { load: () => import("./shown.js"), when: () => navigator.serviceWorker?.controller },
   { load: () => import("./cache.js"), when: (state) => isNews(state) && !isBusy(state) },
   { load: () => import("./announcer.js"), when: (state) => page.hasTurned && isNews(state) },

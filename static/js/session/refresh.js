@@ -57,7 +57,7 @@ export async function renewQueue() {
   list.dispatchEvent(new CustomEvent("renewed", { detail: focused }));
 }
 
-const ATTRIBUTES = ["hidden", "disabled", "title", "placeholder", "accept", "data-agent", "data-takes", "data-takes-words"];
+const ATTRIBUTES = ["hidden", "disabled", "title", "placeholder", "accept", "data-agent", "data-takes", "data-takes-words", "data-queues"];
 
 /** Show the status of a page's session everywhere: in the head, the composer, the panel and the sidebar. */
 export function showTurn({ id, status, timeline: drawn, sign, composer }) {

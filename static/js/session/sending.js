@@ -56,11 +56,17 @@ class Sending {
     return this.queueing;
   }
 
-  /** A message of the composer: {id, text, files, said, isNow}. */
+  /** Does Enter send into the running work, whose agent reads it there? */
+  get steers() {
+    return Boolean(this.page.composer.form.querySelector(".send-other[data-queues]"));
+  }
+
+  /** A message of the composer: {id, text, files, said, isOther}. */
   async say(message) {
     const mentions = message.text.includes("@") ? await this.page.composer.mentions : null;
     const isForAnother = Boolean(mentions?.addressee(message.text)); // who does not wait for this one
-    if (!message.isNow && !isForAnother && this.isForQueue()) return (await this.queue()).add(message);
+    const waits = this.steers ? message.isOther : !message.isOther && this.isForQueue();
+    if (waits && !isForAnother) return (await this.queue()).add(message);
     const task = addressedTask(this.page.state);
     const said = task ? [...message.said, ["task", task.id]] : message.said;
     return this.deliver({ ...message, said, giveBack: (sentence) => this.page.composer.giveBack(message, sentence) });

@@ -121,7 +121,7 @@ function copyOf(id) {
 }
 
 /** The author and time, and the buttons. */
-function meta({ role, agent, by, at, queued, unread, unfinished, pending, waits, messageId, used }) {
+function meta({ role, agent, by, at, queued, readAt, unread, unfinished, pending, waits, messageId, used }) {
   const mark = (text) => h("span", { class: "mark" }, text);
   const isOwn = role === "user" && (!by || by.id === reader);
   const who = isOwn ? h("span", { class: "who" }, "You") : [...safe(h("span"), (by ?? agent).mark).children];
@@ -133,7 +133,8 @@ function meta({ role, agent, by, at, queued, unread, unfinished, pending, waits,
     who,
     time,
     used && h("span", { class: "used figures" }, used),
-    queued && mark("Queued"),
+    queued && mark("Waiting to be read"),
+    readAt && mark(`Read at step ${readAt}`),
     unread && mark("Not read yet"),
     unfinished && mark("Unfinished"),
     pending && mark(waits ? "Waiting for connection" : "Sending…"),

@@ -19,10 +19,10 @@ export function drawWork(element, item) {
 }
 
 function running(item) {
-  const { progress, making, started, attempt } = item;
+  const { progress, making, started, attempt, stops } = item;
   const { done = null, total = null } = progress ?? {};
-  const begun = attempt > 1 ? `Started again (attempt ${attempt})` : "Working…";
-  const text = started ? (progress?.text ?? (making ? `Writing ${making.name}…` : begun)) : "Waiting to start…";
+  const begun = stops ? "Stopping after this step…" : attempt > 1 ? `Started again (attempt ${attempt})` : "Working…";
+  const text = started ? ((stops ? null : progress?.text) ?? (making && !stops ? `Writing ${making.name}…` : begun)) : "Waiting to start…";
   return [
     sign("working"),
     h("span", { class: "text" }, text),

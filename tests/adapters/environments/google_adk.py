@@ -174,3 +174,43 @@ async def test_conversations_do_not_mix():
     theirs = agent(helper("One", "Two"))
     runs = await asyncio.gather(*(testing.run(theirs, "hello") for _ in range(2)))
     assert {run.said for run in runs} == {"One", "Two"}
+
+
+async def test_turn_that_starts_again_repeats_no_tool_call():
+    ran, effects, message = [], testing.RememberedEffects(), testing.user_message("hello")
+
+    def book(city: str, tool_context) -> str:
+        """Books."""
+        ran.append(city)
+        tool_context.state[city] = "booked"
+        return f"Booked {city}"
+
+    def desk(*said):
+        other = LlmAgent(name="desk", model=Scripted(said=list(said)), description="Books.", tools=[book])
+        return agent(helper([("transfer_to_agent", {"agent_name": "desk"})], sub_agents=[other]), retry_safe=True)
+
+    calls, session = ([("book", {"city": "Rome"})], [("book", {"city": "Rome"})]), {}
+    with pytest.raises(IndexError):  # the process dies
+        await testing.run(desk(*calls), message, effects=effects)
+    again = desk(*calls, [("book", {"city": "Oslo"})], "Done")
+    run = await testing.run(again, message, effects=effects, session=session)
+    assert (run.said, ran) == ("Done", ["Rome", "Rome", "Oslo"])
+    assert session["google_adk"]["state"] == {"Rome": "booked", "Oslo": "booked"}
+
+
+async def test_own_callbacks_hold_for_kept_results():
+    effects, message = testing.RememberedEffects(), testing.user_message("hello")
+
+    def louder(tool, args, tool_context, tool_response):
+        return {"sky": tool_response["sky"].upper()}
+
+    def theirs(*said):
+        model = Scripted(said=list(said))
+        made = LlmAgent(name="helper", model=model, tools=[weather], after_tool_callback=louder)
+        return agent(made, retry_safe=True)
+
+    call = [("weather", {"city": "Rome"})]
+    with pytest.raises(IndexError):
+        await testing.run(theirs(call), message, effects=effects)
+    run = await testing.run(theirs(call, "Done"), message, effects=effects)
+    assert [one.result for one in run.emissions if isinstance(one, ToolResult)] == [{"sky": "SUN IN ROME"}]

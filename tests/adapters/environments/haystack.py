@@ -71,6 +71,27 @@ async def test_conversation_keeps_its_messages():
     assert [one.role.value for one in model.heard[-1]] == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
+async def test_turn_that_starts_again_repeats_no_tool_call():
+    ran, effects, message = [], testing.RememberedEffects(), testing.user_message("hello")
+
+    @tool
+    def book(city: str) -> str:
+        """Books."""
+        ran.append(city)
+        return f"Booked {city}"
+
+    def desk(*said):
+        return agent(Agent(chat_generator=Scripted(*said), tools=[book]), retry_safe=True)
+
+    calls = ([("book", {"city": "Rome"})], [("book", {"city": "Rome"})])
+    with pytest.raises(Exception, match="pop from empty list"):  # the process dies
+        await testing.run(desk(*calls), message, effects=effects)
+    run = await testing.run(desk(*calls, [("book", {"city": "Oslo"})], "Done"), message, effects=effects)
+    assert (run.said, ran) == ("Done", ["Rome", "Rome", "Oslo"])
+    results = [one.result for one in run.emissions if isinstance(one, ToolResult)]
+    assert results == ["Booked Rome", "Booked Rome", "Booked Oslo"]
+
+
 async def test_files_are_sent_along():
     model = Scripted("I see")
     await testing.run(agent(Agent(chat_generator=model)), "Look", files={"a.png": b"png", "b.pdf": b"pdf"})

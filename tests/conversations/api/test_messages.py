@@ -4,8 +4,12 @@ import uuid
 
 import pytest
 
+from apps.agents.models import Agent
+from apps.engine import accept
 from apps.record import projection
+from apps.record.models import Event
 from parley import db
+from tests.working import begin
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -62,6 +66,38 @@ async def test_message_is_accepted_and_can_be_awaited(ada_calls, works, worker):
     assert (refused.status, refused.code) == (409, "conflict")
     assert "without `task`, and name it in `references`" in refused.body["detail"]
     assert (await ada_calls.post(path, {"text": "And Rome", "references": [task["id"]]})).status == 202
+
+
+async def test_message_goes_to_the_work_or_waits(ada_calls, ada, works, said):
+    receipt = await db.run(accept.accept, ada.principal, works, said("first"))
+    await db.run(begin, receipt.run)
+    session = f"/sessions/{receipt.context}"
+    steer = {"text": "faster", "delivery": "steer"}
+    for is_repeated in (False, True):
+        sent = await ada_calls.post(f"{session}/messages", steer, Idempotency_Key="steer")
+        told = (sent.status, sent.body["task"]["id"], sent.body["repeated"])
+        assert told == (202, str(receipt.task), is_repeated), sent.content
+    queue = {"text": "later", "delivery": "queue"}
+    for is_repeated in (False, True):
+        sent = await ada_calls.post(f"{session}/messages", queue, Idempotency_Key="queue")
+        told = (sent.status, sent.body["message"], sent.body["task"], sent.body["repeated"])
+        assert told == (202, None, None, is_repeated), sent.content
+    waiting = (await ada_calls.get(f"{session}/queue")).body["items"]
+    assert [one["content"] for one in waiting] == ["later"]
+    assert (await ada_calls.post(f"{session}/messages", queue | {"wait": True})).status == 422
+
+
+async def test_only_agents_that_can_stop_after_a_step(ada_calls, bob_calls, ada, works, said):
+    receipt = await db.run(accept.accept, ada.principal, works, said("first"))
+    path = f"/tasks/{receipt.task}/stop-after-step"
+    assert (await ada_calls.post(path)).status == 409, "it is not one of them"
+    await Agent.objects.filter(pk=works.pk).aupdate(capabilities={"steerable": True})
+    assert (await ada_calls.post(path)).status == 409, "it has not begun"
+    await db.run(begin, receipt.run)
+    assert (await bob_calls.post(path)).status == 404
+    for _ in range(2):
+        assert (await ada_calls.post(path)).body["state"] == "working"
+    assert await Event.objects.filter(task=receipt.task, type="stop_requested").acount() == 1
 
 
 async def test_message_answers_a_question_failure_delivers_nothing(ada_calls, works, worker):

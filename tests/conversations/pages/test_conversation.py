@@ -22,7 +22,7 @@ from apps.engine import accept
 from apps.record import ledger, lineage
 from apps.record.content import rendering
 from apps.record.events import EventType
-from apps.record.models import Context
+from apps.record.models import Context, Message
 from tests.clients import telling
 
 
@@ -109,6 +109,8 @@ LOGGED = {
     "resume": (EventType.AGENT_STATUS, {"state": "working"}),
     "approve": (EventType.AGENT_STATUS, {"state": "working", "approval": APPROVAL}),
     "rate": (EventType.FEEDBACK, {"rating": 5}),
+    "stopping": (EventType.STOP_REQUESTED, {"by": None}),
+    "lost": (EventType.AGENT_FAILED, {"discarded": [], "code": "worker_lost"}),
 }
 
 SLOT = {"name": "format", "schema": telling.FORMAT}
@@ -120,6 +122,7 @@ DONE = {
     "mixed_with_picture": lambda one: one.chunk("mixed", telling.picture()),
     "ask": lambda one: one.write(telling.status, "input-required", "Which format?", slot=SLOT),
     "answer": lambda one: one.say("PDF", taskId=str(one.receipt.task)),
+    "read": lambda one: one.log(EventType.AGENT_READ, {"messages": [newest(one)], "until": one.receipt.index}),
     "lengthen": lambda one: setattr(one, "words", "An answer " * 400),
     "manage": lambda one: commands.rename_session(one.user.principal, one.session, "A name"),
     "archive": lambda one: commands.archive_session(one.user.principal, one.session),
@@ -127,6 +130,10 @@ DONE = {
     "fork": lambda one: fork(one.user.principal, one.session, read(one.session).last_event, reason="fork"),
     "tell": lambda one: one.log(EventType.AGENT_MESSAGE, {"message": TOLD, "agent": one.other.pk}),
 }
+
+
+def newest(one):
+    return Message.objects.get(context=one.session, index=one.receipt.index).message_id
 
 
 class Session:
@@ -199,6 +206,7 @@ ACTS = [
     "say work thought start word stop count dot.png again count complete",
     "say work start word stop ask answer turn resume answer complete",  # the second answer is queued
     "say work ask approve complete",
+    "say work thought answer read call result answer stopping read again answer read lost turn complete",
     "manage switch switch archive unarchive",
     "fork",
     "tell",
@@ -220,6 +228,18 @@ def test_patches_give_what_is_fetched(session, begin, act):
     watched = Watched(session.pk)
     for _ in begin(act):
         watched.check()
+
+
+def test_message_shows_where_it_was_read(session, begin):
+    steps = begin("say work thought call answer read lost complete")
+
+    def shown(count):
+        for _ in range(count):
+            next(steps)
+        item = next(one for one in fetched(read(session.pk)).state[0] if one.get("text") == "PDF")
+        return item.get("queued"), item.get("readAt")
+
+    assert [shown(5), shown(1), shown(1)] == [(True, None), (False, 3), (True, None)]
 
 
 def test_patches_of_acts_give_what_is_fetched(session, begin):

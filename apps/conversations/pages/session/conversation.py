@@ -49,6 +49,7 @@ class _Task:
     streaming: list[str] = field(default_factory=list)
     making: dict[str, str] = field(default_factory=dict)  # by artifact id
     queued: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)  # messages that the open work has read
     asked: str = ""
 
 
@@ -205,8 +206,8 @@ class Conversation:
     def agent_start(self, entry: JSON) -> None:
         task = self._task(entry["taskId"])
         began = f"message:{entry['messageId']}"
-        if self.items.get(began, {}).get("queued"):
-            self._change(began, queued=False)
+        if self.items.get(began, {}).get("queued") or "readAt" in self.items.get(began, {}):
+            self._change(began, queued=False, readAt=None)
         known = self.items.get(task.work, {})
         if known.get("turn") not in (None, entry["turn"]):
             self._close_work(entry, TaskState.WORKING)
@@ -216,6 +217,26 @@ class Conversation:
         self._change(task.work, **started, started=entry["at"], progress=None, making=None)
         if entry.get("again") or entry["attempt"] > 1:
             self._drop_unfinished(entry["taskId"])
+            self._give_back_read(task)
+        task.read = []
+
+    def agent_read(self, entry: JSON) -> None:
+        """Messages that the running turn has read, at its step."""
+        task = self._task(entry["taskId"])
+        for message_id in entry["messages"]:
+            key = f"message:{message_id}"
+            self._change(key, queued=False, readAt=len(task.steps) + 1)
+            task.read.append(key)
+
+    def _give_back_read(self, task: _Task) -> None:
+        """The turn was cut off: what it had read waits again."""
+        for key in task.read:
+            self._change(key, queued=True, readAt=None)
+        task.read = []
+
+    def stop_requested(self, entry: JSON) -> None:
+        self._change(self._task(entry["taskId"]).work, stops=True)
+        self._say("Stops after this step.")
 
     def agent_status(self, entry: JSON) -> None:
         task, state = self._task(entry["taskId"]), entry["state"]
@@ -414,6 +435,8 @@ class Conversation:
     def agent_failed(self, entry: JSON) -> None:
         """What failed or was stopped: other artifacts than those of the entry are void."""
         self._settle(entry)
+        if entry.get("isLost"):
+            self._give_back_read(self._task(entry["taskId"]))
         left = {one["artifactId"] for one in entry["artifacts"]}
         void = [one for one in entry["discarded"] if one not in left]
         self._forget(self._task(entry["taskId"]), entry["taskId"], void)
@@ -484,6 +507,8 @@ _FOLDS = {
     EventType.USER_MESSAGE: Conversation.user_message,
     EventType.AGENT_MESSAGE: Conversation.agent_message,
     EventType.AGENT_START: Conversation.agent_start,
+    EventType.AGENT_READ: Conversation.agent_read,
+    EventType.STOP_REQUESTED: Conversation.stop_requested,
     EventType.AGENT_STATUS: Conversation.agent_status,
     EventType.AGENT_THOUGHT: Conversation.agent_thought,
     EventType.AGENT_TOOL_CALL: Conversation.agent_tool_call,

@@ -27,6 +27,8 @@ from apps.conversations.pages.artifacts import delivered_by, left_by
 from apps.conversations.pages.session import messages
 from apps.conversations.pages.session.pictures import surroundings_in
 from apps.conversations.pages.session.texts import has_file_name, is_text
+from apps.engine.claim import WORKER_KILLED
+from apps.engine.finish import INTERRUPTED, WORKER_LOST
 from apps.engine.turns import payments
 from apps.model_agents.language_models import shows_apps
 from apps.payments.paying import note_of
@@ -41,8 +43,10 @@ from apps.web.templatetags.parley import HUES, avatar
 from parley.faces.cells import money
 
 LONGEST_BESIDE_HTML = 2000  # characters of an answer's Markdown, beside its HTML when a page opens
-FORMAT = 14  # browsers drop cached items of other versions
+FORMAT = 15  # browsers drop cached items of other versions
 LONGEST_VALUE = 2000  # characters
+LOST_TURNS = {WORKER_LOST, WORKER_KILLED, INTERRUPTED}
+"""The codes of turns that failed without an end of their own: what they had read waits again."""
 LONGEST_SUGGESTION, MOST_SUGGESTIONS = 300, 6  # characters; below one answer
 
 
@@ -96,6 +100,8 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry |= _status(prefetched, event)
         case EventType.AGENT_START:
             entry |= {name: payload[name] for name in ("attempt", "turn", "messageId", "again") if name in payload}
+        case EventType.AGENT_READ:
+            entry["messages"] = payload["messages"]
         case EventType.AGENT_TOKEN_START | EventType.AGENT_TOKEN:
             entry |= {"artifactId": event.artifact_id, "text": payload.get("text", "")}
         case EventType.AGENT_TOKEN_END:
@@ -118,6 +124,7 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry |= _used(payload.get("usage", {}))
         case EventType.AGENT_FAILED | EventType.AGENT_CANCELLED:
             entry |= {"artifacts": _brief(prefetched.left.get(event.index, [])), "discarded": payload["discarded"]}
+            entry["isLost"] = payload.get("code") in LOST_TURNS
         case EventType.AGENT_SWITCHED if payload.get("kept"):
             entry["isKept"] = True
         case EventType.FEEDBACK:

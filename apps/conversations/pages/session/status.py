@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from django.template.loader import render_to_string
 
 from apps.conversations.pages.tasks import small_timeline
+from apps.engine.cancel import STOP_AFTER_STEP
 from apps.record import lineage
 from apps.record.events import EventType
 from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, Task, TaskState
@@ -42,6 +43,20 @@ class SessionStatus:
     def is_busy(self) -> bool:
         """Whether the next message waits."""
         return self.recipient is not None and self.recipient is self.busy
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether the next message goes to the work, which may read it at its next step."""
+        return self.is_busy and self.recipient is not None and self.recipient.agent.reads_while_it_works
+
+    @property
+    def send_label(self) -> str:
+        """What Enter does."""
+        return "Send now" if self.is_steered else "Send when the agent is done" if self.is_busy else "Send"
+
+    @property
+    def may_stop_after_step(self) -> bool:
+        return self.busy is not None and STOP_AFTER_STEP.is_offered(self.busy)
 
     @property
     def is_closed(self) -> bool:

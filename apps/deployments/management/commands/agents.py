@@ -1,5 +1,6 @@
 """`parley agents add FOLDER | log SLUG | secret SLUG NAME`: agents in an environment and process of their own."""
 
+import asyncio
 import getpass
 import sys
 import time
@@ -9,10 +10,12 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
 from agentkit import HandlerError
+from agentkit.command.folders import slug_of
+from agentkit.command.packing import Packed, pack_folder
 from apps.agents.models import Agent
 from apps.agents.registration import error_text
-from apps.deployments import confinement, folders, processes, registering
-from apps.deployments.models import AgentSecret, Deployment
+from apps.deployments import confinement, processes, registering
+from apps.deployments.models import Deployment
 from apps.remote.errors import RemoteError
 from parley.faces.commands import QuickCommand
 from parley.outbound import OutboundError
@@ -46,23 +49,23 @@ class Command(QuickCommand):
 
     def _add(self, folder: str, slug: str, access: str | None, *, watch: bool, **_: Any) -> None:
         with registering.checked_out(folder) as found:
-            slug = slug or registering.slug_of(found.resolve().name)
-            packed = folders.pack_folder(found)
+            slug = slug or slug_of(found.resolve().name)
+            packed = pack_folder(found)
             self._deploy(slug, packed, access or "")
             while watch:
                 time.sleep(SHOWN_SECONDS)
                 try:
-                    if (changed := folders.pack_folder(found)).digest != packed.digest:
+                    if (changed := pack_folder(found)).digest != packed.digest:
                         packed = changed
                         self._deploy(slug, packed, "")
                 except (CommandError, HandlerError, OSError) as error:  # while somebody writes
                     self.stderr.write(str(error))
 
-    def _deploy(self, slug: str, packed: folders.Packed, access: str) -> None:
+    def _deploy(self, slug: str, packed: Packed, access: str) -> None:
         """Raises CommandError."""
         begun = registering.begin(slug, packed, access=access)
         self.stdout.write(f"Packed {packed.files} files, {len(packed.archive) // 1024 + 1} KiB.")
-        if not registering.deploy(begun.pk, lambda line: self.stdout.write(f"- {line}")):
+        if not asyncio.run(registering.deploy(begun.pk, lambda line: self.stdout.write(f"- {line}"))):
             self.stdout.write("- a worker makes it")
             while Deployment.objects.unfinished().filter(pk=begun.pk).exists():
                 time.sleep(SHOWN_SECONDS)
@@ -85,11 +88,7 @@ class Command(QuickCommand):
 
     def _secret(self, slug: str, name: str, **_: Any) -> None:
         value = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-        secret = AgentSecret.objects.filter(agent__slug=slug, name=name).first()
-        secret = secret or AgentSecret(agent=self._agent(slug), name=name)
-        secret.value = value
-        secret.full_clean(exclude=["value"])
-        secret.save()
+        registering.set_secret(self._agent(slug), name, value, None)
         self.stdout.write(f"{slug} has {name} from its next message on.")
 
     def _agent(self, slug: str) -> Agent:
