@@ -273,7 +273,7 @@ class Peer:
                 yield event
 
     async def get(self, task_id: str, history_length: int | None = None) -> JSON:
-        asked = {"id": self._path_id(task_id)}
+        asked: JSON = {"id": self._path_id(task_id)}
         asked |= {} if history_length is None else {"historyLength": history_length}
         try:
             task = await self._ask("GetTask", asked)
@@ -285,7 +285,7 @@ class Peer:
 
     async def cancel(self, task_id: str, metadata: Mapping[str, Any] | None = None) -> JSON:
         """Cancel a task, or what the `metadata` asks for by an extension, whose URIs are its names."""
-        asked = {"id": self._path_id(task_id)} | ({"metadata": dict(metadata)} if metadata else {})
+        asked: JSON = {"id": self._path_id(task_id)} | ({"metadata": dict(metadata)} if metadata else {})
         used = {self._extensions_header: ", ".join(metadata)} if metadata else {}
         return EventCheck(task_id).check_task(await self._ask("CancelTask", asked, used))
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from apps.agents.versions import DEPLOYMENT
 from apps.engine.turns import payments
 from apps.engine.turns.assignment import Assignment
 from apps.record.content.strict_json import digest_of
@@ -83,7 +82,7 @@ def start_or_resume(assignment: Assignment) -> RemoteRun:
         "sent": True,
         "seen": assignment.message.message_id,
     }
-    if assignment.agent.current_version and DEPLOYMENT in assignment.agent.current_version.content:
+    if assignment.agent.current_version and assignment.agent.current_version.folder:
         remote_ids["machine"] = this_machine()
     if knowledge.task_id:
         remote_ids["first"] = knowledge.first_task

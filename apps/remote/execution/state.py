@@ -36,7 +36,7 @@ BEARERS = ("statusUpdate", "task", "message")
 
 log = logging.getLogger("parley.remote")
 
-STATES = Query(
+STATES = Query[AgentState](
     "SELECT {state}, {task} FROM {state.table} JOIN {task.table} ON task.id = state.task_id "
     "WHERE state.agent_id = %s AND task.context_id = %s ORDER BY state.updated_at DESC",
     attached={"task": "state.task"}, state=AgentState, task=Task,
