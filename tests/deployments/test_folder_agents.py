@@ -13,10 +13,13 @@ import pytest
 from agentkit.command.packing import pack_folder
 from apps.agents.models import Agent
 from apps.deployments import environments, processes, registering
+from apps.engine import cancel
 from apps.engine import worker as engine_worker
+from apps.record.models import Event
 from apps.remote.execution import cancellation, runs
 from apps.remote.models import OpenWork
 from parley import db
+from tests.deployments import folder
 from tests.remote.conversing import Talk, run_of, until, words
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,3 +126,30 @@ async def test_turn_does_not_move_to_another_machine(worker, ada, tmp_path, monk
     monkeypatch.setattr(runs, "this_machine", lambda: "first")
     await db.run(lambda: OpenWork.objects.update(lease_until=None))
     assert await db.run(cancellation.claim_unwanted, 1) == [work]
+
+
+LISTENER = """
+from agentkit import Completed, SkillHandler
+
+
+class Loud(SkillHandler):
+    steerable = True
+
+    async def on_request(self, task):
+        heard = [message.text async for message in task.inbox]
+        return Completed(" ".join([task.message.text, *heard]))
+"""
+
+
+async def test_folders_agent_reads_and_stops_in_its_turn(worker, ada, tmp_path):
+    at = folder.write(tmp_path / "listener")
+    (at / "agent.py").write_text(LISTENER)
+    deployment = await db.run(lambda: registering.begin("listener", pack_folder(at), access="authenticated"))
+    await registering.deploy(deployment.pk)
+    talk = Talk(ada, await db.run(Agent.objects.select_related("current_version").get, slug="listener"))
+    sent = await talk.say("one")
+    await talk.say("two", task=sent)
+    await until(lambda: Event.objects.filter(task=sent.pk, type="agent_read").exists())
+    assert await db.run(cancel.stop_after_step, sent, ada.pk)
+    done = await talk.settled(sent)
+    assert (done.state, words(done), await db.run(done.runs.count)) == ("completed", "one two", 1)

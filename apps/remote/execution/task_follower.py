@@ -172,6 +172,8 @@ class TaskFollower:
             if self._fold(event):
                 self.ended_at_once = True
                 return early, None
+            if (event.get("statusUpdate") or {}).get("metadata"):  # a finished step, for example, is stored at once
+                return early, asyncio.ensure_future(anext(stream, None))
             until = min(until, self._loop.time() + AT_ONCE_SECONDS)
 
     @property
