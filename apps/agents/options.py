@@ -123,12 +123,17 @@ def options_extension(agent: Agent) -> str:
 
     See `docs/extensions/options-v1.md`. The agent's `current_version` should be loaded.
     """
+    return declared_extension(agent, OPTIONS_EXTENSION)
+
+
+def declared_extension(agent: Agent, ending: str) -> str:
+    """The URI with this ending in a remote agent's card, whatever comes before it; "" if it declares none."""
     if agent.kind != Agent.Kind.REMOTE or agent.current_version is None:
         return ""
     card = agent.current_version.content.get("card", {})
     declared = card.get("capabilities", {}).get("extensions") or []
     uris = (one.get("uri", "") for one in declared)
-    return next((uri for uri in uris if uri.endswith(OPTIONS_EXTENSION)), "")
+    return next((uri for uri in uris if uri.endswith(ending)), "")
 
 
 def _remote_options(agent: Agent, options: JSON) -> JSON:

@@ -89,6 +89,10 @@ class SessionShape(Shape):
         help_text="The session with which the conversation began: itself, or for a fork of your own session that one's."
     )
     revision = serializers.IntegerField(help_text="The index of the session's newest event.")
+    project_id = serializers.UUIDField(
+        allow_null=True,
+        help_text="The session's project. You may see a session without seeing its project.",
+    )
     archived_at = serializers.DateTimeField(allow_null=True)
     sharing = serializers.ChoiceField(
         Context.Sharing.choices, help_text="Who may see the session: only its owner, or all members of its workspace."
@@ -300,6 +304,7 @@ def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JS
         "parentId": str(context.parent_id) if context.parent_id else None,
         "rootId": str(context.family_key),
         "revision": context.last_event,
+        "projectId": str(context.project) if context.project else None,
         "archivedAt": optional_timestamp(context.archived_at),
         "sharing": context.sharing.value,
         "metadata": {

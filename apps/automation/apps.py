@@ -3,6 +3,7 @@ from parley.registry import ParleyApp
 
 class AutomationConfig(ParleyApp):
     work_lists = ["incoming.EVENTS_TO_START", "schedules.RUNS_TO_START"]
+    tool_modules = ["tools"]
     periodic_jobs = {
         "automation.tick": (5.0, "schedules.claim_due"),
         "automation.forget_events": (3600.0, "incoming.forget_events"),

@@ -15,6 +15,7 @@ NICKNAMES = {
 }
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+DAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (0, 59, {}),
     (0, 23, {}),
@@ -43,6 +44,39 @@ def plain(expression: str) -> str:
         raise ValueError(f"{sentence} Seconds and years are not supported.")
     about = zip(fields, FIELDS, strict=True)
     return " ".join(",".join(_rising(term, *limits) for term in field.split(",")) for field, limits in about)
+
+
+def in_words(expression: str) -> str:
+    """When it is due, such as "on Mondays at 9:00"; the expression itself if there are no short words for it.
+
+    Raises ValueError with a sentence.
+    """
+    minute, hour, day, month, weekday = plain(expression).split()
+    days = _days_in_words(day, weekday) if month == "*" else ""
+    if re.fullmatch(r"\*/\d+", minute) and (hour, days) == ("*", "every day"):
+        return f"every {minute[2:]} minutes"
+    if minute.isdecimal() and (hour, days) == ("*", "every day"):
+        return f"every hour at minute {int(minute)}"
+    if minute.isdecimal() and re.fullmatch(r"\d+(,\d+)*", hour) and days:
+        return f"{days} at {_listed([f'{int(one)}:{int(minute):02}' for one in hour.split(',')])}"
+    return f"at the times {expression.strip()}"
+
+
+def _days_in_words(day: str, weekday: str) -> str:
+    """ "" if there are no short words."""
+    if (day, weekday) == ("*", "*"):
+        return "every day"
+    if day.isdecimal() and weekday == "*":
+        return f"on day {int(day)} of each month"
+    if day == "*" and weekday in ("1-5", "mon-fri"):
+        return "on weekdays"
+    numbers = [FIELDS[4][2].get(one, int(one) if one.isdecimal() else len(DAY_NAMES)) for one in weekday.split(",")]
+    is_known = day == "*" and all(number < len(DAY_NAMES) for number in numbers)
+    return f"on {_listed([f'{DAY_NAMES[number]}s' for number in numbers])}" if is_known else ""
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _rising(term: str, least: int, greatest: int, names: dict[str, int]) -> str:

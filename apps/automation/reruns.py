@@ -27,6 +27,7 @@ from apps.record.errors import ContextNotFound, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import INTERRUPTED_STATES, Context, Message, Task
+from apps.record.projects import project_of
 from apps.record.reading import lookup
 from parley.db.sql import write_transaction
 
@@ -150,7 +151,9 @@ def start(
             blobs.touch(stored)  # keeps the content until the message is sent
     options = source.options if receiver == source.agent else None
     title = f"Again: {source.title}" if source.title else ""
-    created = create_session(principal, receiver, title=title[:200], options=options, key=key and f"rerun {key}")
+    project = project_of(principal, source)
+    begins: JSON = {"options": options, "project": project and project.key, "key": key and f"rerun {key}"}
+    created = create_session(principal, receiver, title=title[:200], **begins)
     made = created.context
     Rerun.objects.get_or_create(session=made, defaults={"source": source})
     answers = set(Run.objects.filter(message__in=said, slot__isnull=False).values_list("message_id", flat=True))

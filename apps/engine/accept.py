@@ -86,6 +86,7 @@ class Options(TypedDict, total=False):
             call.
         skill: the skill chosen for a new task.
         parent: the task that calls for a new one.
+        project: in which a new session begins: that of the session whose task calls.
         question: what a new task answers for another task.
         question_index: the event that asked. Only the first answer to it counts.
         finds_question: see `lookup.find_target`.
@@ -99,6 +100,7 @@ class Options(TypedDict, total=False):
     sender: str
     skill: str | None
     parent: uuid.UUID | None
+    project: uuid.UUID | None
     question: Question | None
     question_index: int | None
     finds_question: bool
@@ -220,7 +222,7 @@ def _record_message(
             task = {"agent": agent.pk, "references": references, "parent": parent}
             task |= {"metadata": {name: value for name, value in more.items() if value not in (None, [])}}
             said: JSON = {"task": {name: value for name, value in task.items() if value not in (None, {})}}
-            said |= message_payload(log, principal, agent, message, task_id, parent)
+            said |= message_payload(log, principal, agent, message, task_id, parent, options.get("project"))
             event = log.add(EventType.USER_MESSAGE, said, task=task_id)
             run = Run(
                 task_id=task_id,
@@ -354,10 +356,11 @@ def message_payload(
     message: JSON,
     task: uuid.UUID | None = None,
     parent: str | None = None,
+    project: uuid.UUID | None = None,
 ) -> JSON:
     """The payload of a user's message. It opens a new context and titles an untitled one.
 
-    `task` is the message's own task, `parent` the calling task.
+    `task` is the message's own task, `parent` the calling task, `project` where a new context begins.
     """
     payload: JSON = {}
     if log.context._state.adding:
@@ -371,6 +374,8 @@ def message_payload(
         }
         if parent is not None:
             opening["parentTask"] = parent
+        if project is not None:
+            opening["project"] = str(project)
         payload["opens"] = log.opening(opening)
     else:
         if _takes_title(log.context) and (title := title_of(message)):

@@ -38,6 +38,7 @@ from apps.record.events import JSON, EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Message, Task, TaskState
+from apps.record.projects import project_of
 from apps.record.reading import notifications
 from apps.record.runs import Lease, LeaseLost
 from parley.db.sql import NOW, Now, note_time
@@ -254,10 +255,22 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
         "agent": version.reference if (version := task.agent.current_version) else None,
         "session": digest_of(context.memory) if context.memory else None,
         "options": options,
+        "project": _project_told(task, given),
         "skill": skill,
         "sent": run.input.get("sent"),
     }
     return snapshot | {name: value for name, value in optional.items() if value}
+
+
+def _project_told(task: Task, given: Run) -> JSON | None:
+    """What the turn's agent is told of the session's project, if who asked sees it. All attempts are told the same."""
+    if given.input:
+        told: JSON | None = given.input.get("project")
+        return told
+    if task.context.project is None or task.owner is None:
+        return None
+    found = project_of(task.owner.principal_in(task.workspace_id), task.context)
+    return found.told if found else None
 
 
 def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON, lock: bool) -> None:

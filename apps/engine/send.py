@@ -28,6 +28,7 @@ from agentkit import (
     Clarify,
     ExistingTask,
     HandlerError,
+    Project,
     ReferencedTask,
     ResponseType,
     Session,
@@ -58,6 +59,7 @@ from apps.record.errors import InvalidFields, KeyUsed, NoAnswer, TaskNotFound, U
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
 from apps.record.models import Context, Message, Task, TaskQuerySet, TaskState
+from apps.record.projects import project_of
 from apps.record.reading import feed, lookup
 from apps.record.sql import TASK
 from parley import db
@@ -258,6 +260,7 @@ class Conversation:
     references: Sequence[ReferencedTask] = ()
     memory: JSON = field(default_factory=dict)
     options: JSON = field(default_factory=dict)
+    project: Project | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +315,10 @@ async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> Agent
 
 async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conversation, session: Session) -> Answer:
     received = agentkit.Message(message, blobs.content_of)
-    history, references = conversation.history, conversation.references
+    told = {"history": conversation.history, "references": conversation.references, "project": conversation.project}
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await handlers.answer(agent, received, history=history, references=references, session=session)
+            return await handlers.answer(agent, received, session=session, **told)
     except NeedsTask:
         raise
     except Exception as error:
@@ -342,7 +345,9 @@ def _conversation(principal: Principal, agent: Agent, message: JSON) -> Conversa
     if context is None:
         return Conversation(references=references)
     history = [assignment.handler_message(row, context) for row in assignment.earlier_messages(context)]
-    return Conversation(history, references, context.memory, context.options)
+    project = project_of(principal, context)
+    told = assignment.project_from(project.told) if project else None
+    return Conversation(history, references, context.memory, context.options, told)
 
 
 def _claim_message(principal: Principal, agent: Agent, message: JSON) -> Sent | Claim:

@@ -37,10 +37,14 @@ class EventType(models.TextChoices):
     SESSION_DELETED = "session_deleted"
     SESSION_SHARED = "session_shared"
     SESSION_FORKED = "session_forked"
+    SESSION_MOVED = "session_moved"
 
 
 class Opening(TypedDict):
-    """A new context, in its first event. `parentTask`: the task that called the agent. `options`: of the agent here."""
+    """A new context, in its first event. `parentTask`: the task that called the agent. `options`: of the agent here.
+
+    `project`: the key of the project that it begins in.
+    """
 
     contextId: str
     owner: int | None
@@ -49,6 +53,7 @@ class Opening(TypedDict):
     title: str
     parentTask: NotRequired[str]
     options: NotRequired[JSON]
+    project: NotRequired[str]
 
 
 class NewTask(TypedDict):
@@ -377,6 +382,12 @@ class SessionShared(TypedDict):
     sharing: str
 
 
+class SessionMoved(TypedDict):
+    """Into the `project` with this key; None: out of the one that it was in."""
+
+    project: str | None
+
+
 class SessionForked(TypedDict):
     """A fork of this session began: `session`, after event `at`. An edit has its own event."""
 
@@ -423,4 +434,5 @@ PAYLOADS: dict[EventType, type] = {
     EventType.SESSION_DELETED: SessionDeleted,
     EventType.SESSION_SHARED: SessionShared,
     EventType.SESSION_FORKED: SessionForked,
+    EventType.SESSION_MOVED: SessionMoved,
 }

@@ -186,6 +186,8 @@ class Context(models.Model):
     is_shared = models.BooleanField(
         "shared", default=False, db_default=False, help_text="May the members of its workspace see it?"
     )
+    # A plain id: the app that has projects may be left out, and a deleted project leaves its sessions alone.
+    project = models.UUIDField(null=True, blank=True, help_text="The project that it is in.")
     deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was deleted. Only this row is kept.")
     cold_file = models.CharField(
         max_length=200, blank=True, help_text="The file that holds its log and rows. Empty: not in cold storage."
@@ -221,6 +223,11 @@ class Context(models.Model):
                 fields=["parent_task"],
                 condition=models.Q(parent_task__isnull=False),
                 name="contexts_of_children",
+            ),
+            models.Index(
+                fields=["project", "-updated_at", "-id"],
+                condition=models.Q(project__isnull=False),
+                name="contexts_of_a_project",
             ),
             models.Index(fields=["-updated_at", "-id"], name="contexts_by_update"),
             models.Index(

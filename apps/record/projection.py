@@ -111,6 +111,7 @@ def _open_context(context: Context, opening: Opening, event: Event) -> None:
     context.title = opening["title"]
     context.options = opening.get("options", {})
     context.parent_task = uuid.UUID(opening["parentTask"]) if "parentTask" in opening else None
+    context.project = uuid.UUID(opening["project"]) if "project" in opening else None
     context.imported_at = event.at if DATED in event.payload else None
 
 
@@ -240,6 +241,11 @@ def _shared(event: Event, rows: Rows) -> None:
     rows.context.is_shared = event.payload["sharing"] == Context.Sharing.WORKSPACE
 
 
+def _moved(event: Event, rows: Rows) -> None:
+    project = event.payload["project"]
+    rows.context.project = uuid.UUID(project) if project else None
+
+
 def _agent_switched(event: Event, rows: Rows) -> None:
     rows.context.agent_id = event.payload["agent"]
     rows.context.options = event.payload.get("options", {})
@@ -320,6 +326,7 @@ FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
     EventType.SESSION_UNARCHIVED: _archived,
     EventType.SESSION_DELETED: _deleted,
     EventType.SESSION_SHARED: _shared,
+    EventType.SESSION_MOVED: _moved,
 }
 """What single types do, beside what `fold` does for all."""
 

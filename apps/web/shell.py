@@ -20,6 +20,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
@@ -32,7 +33,7 @@ from apps.record.models import Context, ContextQuerySet
 from apps.record.reading import sync
 from apps.record.reading.lookup import find_session
 from parley.faces import clock
-from parley.registry import sidebar_links
+from parley.registry import added, sidebar_links
 
 type View = Callable[..., HttpResponseBase]
 
@@ -42,10 +43,11 @@ MOST_RECENT_SESSIONS = 600
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """The sidebar: pinned sessions, the newest others by day, those that others share with the workspace, and how many
-    tasks wait for the reader.
+    """The sidebar: what apps add, pinned sessions, the newest others by day, those that others share with the
+    workspace, and how many tasks wait for the reader.
     """
 
+    sections: list[SafeString]
     pinned: list[Context]
     shared: list[Context]
     days: list[tuple[str, list[Context]]]
@@ -133,6 +135,7 @@ def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recen
     others = Context.objects.shared_with(principal).listed()
     shared = list(as_rows(others, principal)[:RECENT_SESSIONS]) if others.exists() else []
     return Recent(
+        [html for section in added["sidebar_sections"] if (html := section(principal))],
         pinned,
         shared,
         list(by_day(rest[:limit])),

@@ -31,6 +31,7 @@ from agentkit.content.messages import (
     text_part,
     url_part,
 )
+from agentkit.content.projects import Project
 from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext
 from agentkit.effects import EffectUnknown, NotDone
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, UnreadableContent
@@ -102,6 +103,7 @@ __all__ = [
     "Part",
     "PaymentRequired",
     "Progress",
+    "Project",
     "ReceivedArtifact",
     "ReferencedTask",
     "Reject",

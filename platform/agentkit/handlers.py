@@ -44,6 +44,8 @@ class SkillHandler:
             `LlmWorker` and `LlmFunction` without a model of their own use the chosen one.
         wishes: what of a client the agent honors, of `tools` (`task.client.tools`), `output` and `settings`. With
             `LlmWorker`, take `MODEL_WISHES`.
+        takes_projects: does it ask other platforms for the project of a conversation, by its card? A host that imports
+            the agent always gives `task.project`.
         category: the heading under which lists show it, at most 40 characters. Operators may change this.
     """
 
@@ -63,6 +65,7 @@ class SkillHandler:
     listed: bool = True
     offers_models: bool = False
     wishes: Sequence[Wish] = ()
+    takes_projects: bool = False
     category: str = ""
     skill_methods: ClassVar[dict[str, str]] = {}
 
@@ -148,6 +151,7 @@ class Traits(TypedDict, total=False):
     listed: bool
     offers_models: bool
     wishes: Sequence[Wish]
+    takes_projects: bool
     category: str
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from agentkit import slots
 from agentkit.content.emissions import CUT_OFF, FINISH_REASON, Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
 from agentkit.content.messages import Artifact, Message, Part, text_part
+from agentkit.content.projects import Project
 from agentkit.context import Call, CallsWait, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in, mistake_in
 from agentkit.errors import AgentFailure, Escaped, HandlerError, HostSignal, InvalidAnswer, Stopped
@@ -131,6 +132,7 @@ async def answer(
     history: Sequence[Message] = (),
     references: Sequence[ReferencedTask] = (),
     session: Session | None = None,
+    project: Project | None = None,
     executor: Executor | None = None,
 ) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
@@ -149,6 +151,7 @@ async def answer(
         history=history,
         references=references,
         session=session or Session(),
+        project=project,
         emit=heard.emit,
         delegate=_no_delegate,
     )

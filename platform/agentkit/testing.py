@@ -24,6 +24,7 @@ from agentkit.content.messages import (
     raw_part,
     text_part,
 )
+from agentkit.content.projects import Project
 from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks, turn_key
 from agentkit.effects import RememberedEffects as RememberedEffects
 from agentkit.errors import AgentFailure
@@ -141,6 +142,7 @@ class Run:
         files: Files | None = None,
         credentials: Mapping[str, Given] | None = None,
         payment: Mapping[str, Any] | None = None,
+        project: Project | None = None,
         emit: Emit | None = None,
         inbox: Mailbox | Sequence[str | Message] = (),
         stop_after_step: asyncio.Event | None = None,
@@ -155,6 +157,7 @@ class Run:
             files: the answer's files: names and contents.
             credentials: what `task.credential` returns, by service.
             payment: the receipt, `task.payment`, if this turn asked for a payment.
+            project: the project of the conversation now; by default that of this turn.
             emit: also receives the emissions, as they come.
             inbox: messages that arrive while the turn runs.
             stop_after_step: set it to ask the turn to stop.
@@ -173,6 +176,7 @@ class Run:
         fields |= arrives
         fields |= {"context_id": self.task.context_id, "skill": self.skill, "emit": emit}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
+        fields["project"] = project or self.task.project
         if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
             if isinstance(question, CallClient):
@@ -277,6 +281,7 @@ async def run(
     credentials: Mapping[str, Given] | None = None,
     agents: Agents | None = None,
     effects: RememberedEffects | None = None,
+    project: Project | None = None,
     emit: Emit | None = None,
     inbox: Mailbox | Sequence[str | Message] = (),
     stop_after_step: asyncio.Event | None = None,
@@ -294,6 +299,7 @@ async def run(
         options: the conversation's settings.
         credentials: what `task.credential` returns, by service.
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
+        project: the project of the conversation.
         effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
         emit: also receives the emissions, as they come.
         inbox: messages that arrive while the turn runs (`task.inbox`), or a mailbox that you `put` them into.
@@ -304,7 +310,7 @@ async def run(
     fields: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
     fields |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
     fields["memory"] = memory if memory is not None else {}
-    fields["effects"] = effects or RememberedEffects()
+    fields["effects"], fields["project"] = effects or RememberedEffects(), project
     fields["session"] = Session(session if session is not None else {}, options or {})
     fields |= arriving(inbox, stop_after_step)
     return await _turn(handler, said, agents or {}, emit=emit, **fields)

@@ -1,7 +1,7 @@
 """Functions that language models may call, described by their signature and docstring."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol
@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 from agentkit.errors import HandlerError
 
 type ToolFunction = Callable[..., Any]
+type Preview = Callable[..., Awaitable[str]]
+"""Gets the task and the arguments of a call as keywords. Says what the call would do, or raises ValueError."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,16 @@ class ToolTraits:
     description: str
     needs_approval: bool = False
     from_outside: bool = False
+    preview: Preview | None = None
 
 
 def tool[F: ToolFunction](
-    *, name: str = "", description: str = "", needs_approval: bool = False, from_outside: bool = False
+    *,
+    name: str = "",
+    description: str = "",
+    needs_approval: bool = False,
+    from_outside: bool = False,
+    preview: Preview | None = None,
 ) -> Callable[[F], F]:
     """Describe a function as a tool, if its name or docstring does not: `@tool(name="clock")`.
 
@@ -31,11 +39,13 @@ def tool[F: ToolFunction](
     Args:
         needs_approval: a person must approve each call, unless an operator sets another policy.
         from_outside: its results come from outside, such as a web page. The model is told to treat them as data.
+        preview: what a call would do, in words that people read before they approve it. Awaited with the task and the
+            call's arguments as keywords. If it raises an error, the model is told that, and nobody is asked.
     """
 
     def describe(function: F) -> F:
         function.__tool_traits__ = ToolTraits(  # type: ignore[attr-defined]
-            name, description, needs_approval, from_outside
+            name, description, needs_approval, from_outside, preview
         )
         return function
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 from agentkit import slots
 from agentkit.clients import NO_CLIENT, Client
 from agentkit.content.messages import File, Loader, Message, Part, ReceivedArtifact, text_part
+from agentkit.content.projects import Project
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -79,6 +80,7 @@ class Turn:
         attempt: 1, or more if the turn began before and was cut off.
         caller: who asks, for display only; do not use it for decisions.
         client: what the sender's program asks besides the message, such as tools of its own.
+        project: the project that the conversation is in, with its instructions and files; None without one.
     """
 
     task_id: str
@@ -95,6 +97,7 @@ class Turn:
     attempt: int = 1
     caller: str | None = None
     client: Client = field(default=NO_CLIENT, repr=False)
+    project: Project | None = None
     stop_signal: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     stop_after_step: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
 

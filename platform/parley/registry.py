@@ -44,11 +44,15 @@ class ParleyApp(AppConfig):
     artifact_notes: Paths = ()  # on an artifact's preview: request, context, artifact, if it is small; a SafeString
     remote_completion_listeners: Paths = ()  # awaited after a remote task: its run, itself, its artifacts' ids
     data_parts: Paths = ()  # on the page of a person's data: the request; a SafeString
+    personal_data: Paths = ()  # for a person's archive: the person; yields file names, words, JSON or stored parts
     account_erasers: Paths = ()  # before a person's rows are deleted: `accounts.people.erasure.Person`; raises Refusal
     account_remains: Paths = ()  # what stays of an erased person: the person; yields `accounts.people.erasure.Remains`
     after_account_erased: Paths = ()  # after the commit
     composer_tools: Paths = ()  # beside the field for messages; a SafeString. `data-module` is loaded when it is used
     message_acts: Paths = ()  # in the menu of answers: an `<option>` as SafeString (see `actions.js`)
+    sidebar_sections: Paths = ()  # above the recent sessions of people's sidebar: the principal; a SafeString
+    session_trails: Paths = ()  # above the title of a session's page: the principal, the session; a SafeString
+    session_acts: Paths = ()  # in the menu of a session's page: the principal, the session; a SafeString
     storage_meters: Paths = ()  # when the dashboard's storage is measured; returns name, bytes and number
 
     # A function of one app; without it, what needs it raises LeftOut
@@ -60,6 +64,8 @@ class ParleyApp(AppConfig):
     payment_budgets = ""  # in the transaction in which a task asks for a payment: task, the event's index, its choices
     agent_socket = ""  # awaited before an agent is called: the agent; returns its Unix socket if it runs here, or ""
     agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
+    prompt_library = ""  # when a protocol lists or renders prompts: a `doors.prompts.Library`
+    session_project = ""  # for `record.projects`: the principal, a project's key; a `SessionProject`, if they see it
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
     # A function for each kind of agent
@@ -70,6 +76,7 @@ class ParleyApp(AppConfig):
 
     work_lists: Paths = ()  # `work.WorkList`: what waits in tables until a job does it
     channel_types: Paths = ()  # `notifications.channel_types.ChannelType`: services by which people are told
+    chat_platforms: Paths = ()  # `optional.channels.platforms.Platform`: where people talk to agents, such as Slack
     tool_modules: Paths = ()  # with tools (`@tool()`) that operators may give to agents without code
     links: Mapping[str, tuple[str, str]] = {}  # in people's sidebar, by names of their addresses: label and icon
     analytics_sources: Paths = ()  # `analytics.counting.Source`: of the sums behind the dashboard

@@ -33,6 +33,18 @@ class Storyteller(SkillHandler):
         return Completed(STORY)
 
 
+class Informed(SkillHandler):
+    """Says what it was told of the project."""
+
+    name = "Informed"
+
+    async def on_request(self, task: TaskContext) -> str:
+        if task.project is None:
+            return "I know of no project."
+        files = [f"{one.name}: {one.read().decode()}" for one in task.project.files]
+        return " ".join([task.project.instructions, *files])
+
+
 class Talking(SkillHandler):
     """Speaks until it is stopped."""
 
@@ -225,4 +237,4 @@ class Clerk(SkillHandler):
         return Completed(await CLERK.run(task))
 
 
-ALL = (Storyteller, Talking, Listening, Failing, Asking, Interviewer, Locksmith, Long, Filing, Clerk)
+ALL = (Informed, Storyteller, Talking, Listening, Failing, Asking, Interviewer, Locksmith, Long, Filing, Clerk)

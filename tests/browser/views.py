@@ -53,6 +53,19 @@ def menu_entry(act: str) -> Callable[[Page], None]:
     return do
 
 
+def typed(text: str, shown: str) -> Callable[[Page], None]:
+    def do(page: Page) -> None:
+        page.locator("#words").press_sequentially(text)
+        drawn(shown)(page)
+
+    return do
+
+
+def chosen_prompt(page: Page) -> None:
+    typed("/su", "#prompts [role=option]")(page)
+    keys("Tab", "dialog form.fill")(page)
+
+
 def opened_files(page: Page) -> None:
     drawn(".from-agent .chip")(page)
     if page.locator("#to-panel").is_visible():
@@ -87,6 +100,11 @@ def views(person: Person) -> Iterator[View]:
     _, research = person.begin("research", "lung fibrosis")
     [made] = person.api("GET", f"/artifacts?session={report}")["items"][:1]
     approval, _ = person.begin("clerk", "Write to Bob")
+    text = "Summarize {{topic}} in {{tone: plain | formal = plain}} words. {{notes: long text}}"
+    prompt = person.api("POST", "/prompts", name="Summary", text=text, tags="work", description="Of a topic")["id"]
+    project = person.api("POST", "/projects", name=WORD[:100], instructions=f"{RIGHT_TO_LEFT}\n{WORD}", agent="echo")
+    person.api("POST", f"/projects/{project['id']}/files", filename=f"{WORD[:90]}.txt", text="Prices")
+    person.api("PATCH", f"/sessions/{report}", project=project["id"])
     session = f"/sessions/{report}"
     yield View("home", "/", drawn("#sessions [data-key]"))
     yield View("sessions", "/?show=all", drawn("#sessions [data-key]"))
@@ -127,4 +145,14 @@ def views(person: Person) -> Iterator[View]:
     yield View("new-plan", "/plans/new")
     yield View("plan-run", f"/plans/runs/{trip}", drawn("#standing[data-state=completed]"))
     yield View("plan-run-asking", f"/plans/runs/{research}", drawn("form.question"))
+    yield View("prompts", "/prompts")
+    yield View("prompt", f"/prompts/{prompt}", drawn("#start"))
+    yield View("prompt-edit", f"/prompts/{prompt}/edit")
+    yield View("prompts-import", "/prompts/import")
+    yield View("prompt-options", "/", typed("/su", "#prompts [role=option]"))
+    yield View("prompt-fill", session, chosen_prompt)
+    yield View("projects", "/projects")
+    yield View("new-project", "/projects/new")
+    yield View("project", f"/projects/{project['id']}", drawn("#project-sessions"))
+    yield View("move-to-project", f"{session}/project")
     yield View("nowhere", "/nowhere")

@@ -93,12 +93,13 @@ TOLD: dict[str, Told] = {
     ),
     **of("MultiPartParserError ParseError TooManyFieldsSent", invalid(-32700, UNREADABLE, mcp=(400, -32700))),
     **of(
-        "AddressTaken InvalidFields InvalidParams KeyUsed PairingRefused RequestAborted SessionBusy TestFailed",
+        "AddressTaken CheckFailed InvalidFields InvalidParams KeyUsed PairingRefused RequestAborted SessionBusy "
+        "TestFailed",
         invalid(-32602, (422, "invalid")),
     ),
     **of(
         "ArtifactNotFound ContextNotFound DoesNotExist ExportNotFound Http404 MessageNotFound NoMember "
-        "NoWorkspace NotFound ObjectNotUpdated QueuedNotFound ShareNotFound UploadNotFound",
+        "NoWorkspace NotFound ObjectNotUpdated ProjectNotFound QueuedNotFound ShareNotFound UploadNotFound",
         invalid(-32602, MISSING),
     ),
     **of(
@@ -110,7 +111,8 @@ TOLD: dict[str, Told] = {
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
         "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask PaymentMissing PaymentUnderWay "
         "PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets "
-        "TooManyChannels TooManySchedules TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
+        "TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManySchedules TooManyWaiting "
+        "TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
@@ -122,8 +124,8 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NotByThem NotPermitted "
-        "NotWholeAccount PermissionDenied ScopesRefused",
+        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NotByThem NotEditable NotPermitted "
+        "NotWholeAccount NotYours PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

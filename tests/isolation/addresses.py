@@ -87,9 +87,11 @@ USUAL = {
     "event": "incoming event",
     "channel": "channel",
     "budget": "payment budget",
+    "chat_account": "chat_account",
     "invitation": "invitation",
     "export": "export",
     "deployment": "deployment",
+    "project_file": "project file",
     **{noun: noun for noun in (one.resource.noun for one in features.viewsets())},
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [
@@ -104,6 +106,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^api/v1/approvals/{task}", {"task": "task of the call"}),
     (r"^sessions/{session}/approvals/{task}", {"session": "session of the call", "task": "task of the call"}),
     (r"^sessions/{session}/apps/{index}", {"index": "page of session"}),
+    (r"prompts/{prompt}/versions/{version}", {"version": "version of prompt"}),
     (r"tasks/{task}/samples/{name}", {"task": "task that asks", "name": "sample"}),
     (r"tasks/{task}/documents/{name}", {"name": "document"}),
     (r"/pictures/named/{name}", {"name": "document"}),
@@ -123,6 +126,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"settings/keys/{number}", {"number": "key"}),
     (r"settings/credentials/{number}", {"number": "credential"}),
     (r"settings/security/passkeys/{pk}", {"pk": "passkey"}),
+    (r"^hooks/chats/", {"key": "chat_channel"}),
     (r"^hooks/", {"key": "incoming webhook"}),
     (r"^gateway/files/", {"named": "file link"}),
     (r"^v1/files/", {"signed": "link to a file"}),

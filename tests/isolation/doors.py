@@ -41,6 +41,7 @@ KINDS: dict[str, dict[str, str]] = {
         "arguments.task": "task of session",
         "name": "agent",
         "notifications.resourceSubscriptions[]": "resource of session",
+        "prompts/get name": "command of prompt",
         "ref.name": "agent",
         "ref.uri": "resource of session",
         "taskId": "task of session",
@@ -64,7 +65,7 @@ KINDS: dict[str, dict[str, str]] = {
         "before": "message of session",
     },
 }
-"""What a field of a door names: a key of `Place.ids`."""
+"""What a field of a door names: a key of `Place.ids`. Some paths follow their method."""
 NAMELESS: dict[str, str] = {
     OLD: r"(message\.)?metadata|historyLength|configuration.*|pushNotificationConfig\..*|message\.referenceTaskIds"
     r"|message\.(kind|role|messageId|extensions.*|parts.*)",
@@ -117,7 +118,8 @@ class DoorField:
 
     @property
     def kind(self) -> str | None:
-        return KINDS[self.door].get(self.path)
+        kinds = KINDS[self.door]
+        return kinds.get(f"{self.method} {self.path}") or kinds.get(self.path)
 
     @property
     def is_known(self) -> bool:

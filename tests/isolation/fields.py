@@ -29,6 +29,7 @@ NAMES = {
     "messageId": "message of session",
     "parent": "task of session",
     "plan": "plan",
+    "project": "project",
     "references[]": "task of session",
     "referenceTaskIds[]": "task of session",
     "run": "plan run",
@@ -51,14 +52,15 @@ PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
 _NAMELESS = """
     acceptedOutputModes[] access after algorithm archived arguments asked at auth base before body branches catchUp
-    catchUpLimit category Content-Type credentials cron data decision decline definition delivery digest dryRun email encoding events_limit
-    events_since every_version everySeconds expiresInDays extensions[] filename format from goal graceSeconds
-    header headers health historyLength Idempotency-Key include includeArtifacts index inline inputs isOn keepFiles
-    keys kind kinds[] language limit listed max_gap mediaType message metadata mode name note only[] onlyIf options
-    overlap p256dh pageSize part pinned prefix publicKey q questionsAtOnce rating raw reason retry returnImmediately
-    role running scheme scopes[] secret secrets seen sha256 sharing signature signed size skill source speed state
-    status statusTimestampAfter step tag text timeZone timestampHeader title to token type types unfinished
-    Upload-Offset url username value values version voice wait waiting whose withArtifacts withBranches yaml
+    catchUpLimit category Content-Type credentials cron data decision decline definition delivery digest dryRun email
+    encoding events_limit events_since every_version everySeconds expiresInDays extensions[] filename format from goal
+    graceSeconds header headers health historyLength Idempotency-Key include includeArtifacts index inline inputs isOn
+    keepFiles keys kind kinds[] language limit listed max_gap mediaType message metadata mode name note only[] onlyIf
+    options overlap p256dh pageSize part pinned prefix publicKey q questionsAtOnce rating raw reason retry
+    returnImmediately role running scheme scopes[] secret secrets seen sha256 sharing signature signed size skill
+    source speed state status statusTimestampAfter step tag text timestampHeader timeZone title to token type types
+    unfinished Upload-Offset url username value values version voice wait waiting whose withArtifacts withBranches
+    yaml
 """
 NAMELESS = frozenset(_NAMELESS.split())
 """Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""

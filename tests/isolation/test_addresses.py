@@ -23,6 +23,7 @@ NOBODY = "8c1c6a3e-5b0e-4b0a-9d4e-0f5f0f0f0f0f"
 FORM = {"message": NOBODY, "text": "a", "do": "pause", "answer": "decline", "agent": "echo", "step": "one"}
 """What any form of a page may ask for."""
 BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "prompts/{prompt}/act"): {"do": "copy"},
     ("POST", "a2a/{slug}"): {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}},
     ("PATCH", "api/v1/sessions/{session}"): {"title": "Ours"},
     ("PUT", "api/v1/sessions/{session}/mark"): {"pinned": True},
@@ -30,6 +31,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "api/v1/sessions/{session}/messages"): {"text": "a"},
     ("PUT", "api/v1/sessions/{session}/messages/{message}"): {"text": "a"},
     ("POST", "api/v1/sessions/{session}/queue"): {"text": "a"},
+    ("POST", "api/v1/projects/{project}/files"): {"filename": "a", "text": "a"},
+    ("POST", "projects/{project}/act"): {"do": "share"},
     ("PATCH", "api/v1/sessions/{session}/queue/{message}"): {"text": "a"},
     ("POST", "api/v1/tasks/{task}/answer"): {"text": "a"},
     ("POST", "api/v1/tasks/{task}/feedback"): {"rating": 1},
@@ -51,7 +54,8 @@ def body_of(address: Address, method: str) -> Any:
     if address.template.endswith(("message:send", "message:stream")):
         return {"message": SAID, "configuration": {"returnImmediately": True, "blocking": False}}
     is_page = not API.match(f"/{address.template}")
-    return FORM if is_page and method == "POST" else BODIES.get((method, address.template))
+    body = BODIES.get((method, address.template))
+    return FORM | (body or {}) if is_page and method == "POST" else body
 
 
 TOLD_TO_SIGN_IN = "credentials/{token}"
@@ -78,6 +82,7 @@ SAME_FOR_ALL = {
     "sessions/{session}/earlier": "it needs a query; tests/conversations/pages/test_sessions.py",
     "sessions/{session}/branches": "it needs a query; tests/conversations/pages/test_sessions.py",
     "hooks/{key}": "it needs the secret; tests/automation/test_hooks.py",
+    "hooks/chats/{key}": "it needs the secret; tests/channels/test_contract.py",
     "gateway/notifications/{run_id}": "a remote agent has the token; tests/remote/test_webhooks.py",
     ".well-known/oauth-protected-resource/{resource}": "it says nothing of whether there is such an agent",
     "confirm-address/{token}": "a signed link; tests/accounts/test_signing_in.py",

@@ -30,6 +30,7 @@ MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
     "POST /api/v1/notifications/channels": {"type": "webhook", "url": "https://192.0.43.8/"},
     "PATCH /api/v1/notifications/channels/{channel}": {"agents": [{"kinds": ["asks"]}]},
+    "POST /api/v1/projects/{project}/files": {},
     "POST /api/v1/plans": {"definition": PLAN},
     "POST /api/v1/plans/check": {"definition": PLAN},
     "POST /api/v1/plans/runs": {"text": "a"},
@@ -156,6 +157,7 @@ SAME_FOR_ALL = {
     "configuration.taskPushNotificationConfig.taskId": "of the task that the message begins",
     "DeleteTaskPushNotificationConfig id": "what is gone already is no error",
     "GET /api/v1/sessions agent": "their sessions are with an agent that is everybody's",
+    "GET /api/v1/search project": "no word is found there; tests/projects/test_projects.py",
     "GET /api/v1/search agent": "their sessions are with an agent that is everybody's",
 }
 """Fields where their owner, too, is answered as if there were nothing, and why."""

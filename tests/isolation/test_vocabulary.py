@@ -22,6 +22,7 @@ WITHOUT = {
     "record.Message": "it is found by its session",
     "record.Blob": MACHINE,
     "budgets.Budget": OPERATORS,
+    "chats.LinkCode": PERSON,
     "credentials.CredentialRequest": "it is found by the secret of its link; `may_answer` says who may",
     "evaluations.Example": OPERATORS,
     "evaluations.Evaluation": OPERATORS,

@@ -53,8 +53,12 @@ from apps.engine.turns.questions import slot_of
 from apps.model_agents import pictures
 from apps.notifications import wording
 from apps.notifications.models import Channel, Notification, WebhookSigning
+from apps.optional.channels.models import ChatAccount
 from apps.optional.evaluations.models import Example
 from apps.optional.mcp.resources import uri_of
+from apps.optional.projects import files, projects
+from apps.optional.projects.models import Project
+from apps.optional.prompts.models import Prompt
 from apps.optional.transfers.models import Export
 from apps.payments.models import BudgetPayment, PaymentBudget
 from apps.plans.definitions import PlanDefinition
@@ -127,6 +131,21 @@ def fill(place: Place, echo: Agent) -> None:
     _fill_notifications(place)
     for one in features.viewsets():
         place.ids[one.resource.noun] = features.make(one, place.principal, f"{place.mark} {one.resource.noun}").pk
+    prompt = Prompt.objects.get(pk=place.ids["prompt"])
+    place.ids["command of prompt"], place.ids["version of prompt"] = prompt.slug, prompt.versions.get().pk
+    at = {"channel_id": place.ids["chat_channel"], "external_id": f"{place.mark} person"}
+    place.ids["chat_account"] = ChatAccount.objects.create(user=place.owner, name=f"{place.mark} chat", **at).pk
+    _fill_project(place)
+
+
+def _fill_project(place: Place) -> None:
+    """Instructions and a file of the project, and a session in it."""
+    mark, project = place.mark, Project.objects.get(pk=place.ids["project"])
+    project.instructions = f"{mark} instructions"
+    projects.save(place.principal, project)
+    file = {"text": f"{mark} project file", "filename": f"{mark}.txt"}
+    place.ids["project file"] = files.add(place.principal, project, file).pk
+    commands.move_session(place.principal, place.ids["session"], project.pk)
 
 
 def _fill_agents(place: Place) -> None:

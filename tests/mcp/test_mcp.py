@@ -17,10 +17,13 @@ from apps.accounts.principals import READ
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.optional.mcp.forms import form_of
+from apps.optional.prompts import library
+from apps.optional.prompts.models import Prompt
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
 from apps.record.models import Task
 from parley import db
+from parley.registry import added
 from tests.doors import agents
 from tests.engine.delegating import until
 
@@ -225,6 +228,32 @@ async def test_a_questions_form_is_the_clients_form(modern, worker):
     assert set(asked["inputRequests"]["answer"]["params"]["requestedSchema"]["properties"]) == {"city", "nights"}
     assert (await answer(modern, asked, tool="form", nights=2))["isError"] is True
     assert text_of(await answer(modern, asked, tool="form", city="Oslo", nights=2)) == "To Oslo"
+
+
+@pytest.fixture
+def prompt(ada):
+    text = "Summarize {{topic}} in {{tone: plain | formal = plain}} words."
+    return library.save(ada.principal, Prompt(name="Summary", text=text, description="Of a topic"))
+
+
+async def test_prompts_are_offered_and_filled_in(door, modern, prompt):
+    shake = await door.result(
+        "initialize", protocolVersion=OLD, capabilities={}, clientInfo={"name": "a", "version": "1"}
+    )
+    assert "prompts" in shake["capabilities"]
+    for client in (door, modern):
+        [offered] = (await client.result("prompts/list"))["prompts"]
+        required = {one["name"]: one["required"] for one in offered["arguments"]}
+        assert (offered["name"], required) == ("summary", {"topic": True, "tone": False})
+        filled = await client.result("prompts/get", name="summary", arguments={"topic": "energy"})
+        assert filled["messages"][0]["content"]["text"] == "Summarize energy in plain words."
+        for refused in ({"name": "summary"}, {"name": "other"}):
+            assert (await client.ask("prompts/get", **refused)).json()["error"]["code"] == -32602
+
+
+async def test_without_a_library_no_prompts_are_offered(door, monkeypatch):
+    monkeypatch.setitem(added, "prompt_library", None)
+    assert (await door.ask("prompts/list")).json()["error"]["code"] == -32601
 
 
 async def test_tasks_of_mcp(door, offered, worker):

@@ -23,7 +23,12 @@ from apps.credentials.models import AuthType, Credential
 from apps.engine.accept import accept
 from apps.installation.models import Operation
 from apps.notifications.models import Channel, Notification
+from apps.optional.channels.models import ChatAccount
 from apps.optional.evaluations.models import Evaluation, Example
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save as save_project
+from apps.optional.prompts import library
+from apps.optional.prompts.models import Prompt
 from apps.optional.transfers import exports
 from apps.plans.definitions import PlanDefinition
 from apps.plans.models import PlanRun
@@ -84,7 +89,7 @@ def register_the_plan() -> None:
     register_plan("plan", PlanDefinition.read({"name": "Plan", "description": "A plan.", "steps": steps}))
 
 
-NEEDS_ANOTHER_SERVER = {"remote.refresh", "remote.check", "remote.approve", "checkup.check"}
+NEEDS_ANOTHER_SERVER = {"remote.refresh", "remote.check", "remote.approve", "checkup.check", "chat_channel.test"}
 """Acts of admin that ask another server, or need what it answered: `tests/remote` does them."""
 
 
@@ -160,6 +165,9 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Agent: _agent,
     AgentVersion: _old_version,
     ApiKey: lambda place: ApiKey.issue(place.owner, "robot")[0],
+    ChatAccount: lambda place: ChatAccount.objects.create(
+        channel_id=place.ids["chat_channel"], user=place.owner, external_id=uuid.uuid4().hex
+    ),
     Checkup: lambda place: _remote(place).agent.checkup,
     Context: _session,
     Credential: _credential,
@@ -168,7 +176,9 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Notification: _notification,
     Operation: lambda place: Operation.objects.get_or_create()[0],
     Peer: _peer,
+    Prompt: lambda place: library.save(place.principal, Prompt(name="Summary", text="Summarize {{topic}}.")),
     PlanRun: _plan_run,
+    Project: lambda place: save_project(place.principal, Project(name=f"Project {uuid.uuid4()}")),
     RemoteAgent: _remote,
     RemoteCredential: _remote_credential,
     Run: _run,

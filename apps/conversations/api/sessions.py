@@ -72,6 +72,7 @@ class SessionListing(Listing):
     parent = serializers.UUIDField(  # type: ignore[assignment]
         default=None, help_text="Only forks of this session, by its id."
     )
+    project = serializers.UUIDField(default=None, help_text="Only sessions in this project, by its id.")
     whose = Choice(
         [("own", "your sessions"), ("shared", "sessions of others that are shared with the workspace")], default="own"
     )
@@ -104,6 +105,12 @@ class NewSession(Body):
         required=False,
         help_text="The agent's options in this session. A remote agent takes them if its card declares the extension.",
     )
+    project = serializers.UUIDField(
+        required=False,
+        allow_null=True,
+        help_text="The id of the project that it begins in. Without an agent, or with the project's own, the project's "
+        "agent and options are used.",
+    )
     message = FirstMessage(required=False, help_text="The first message.")
     wait = serializers.BooleanField(
         default=False, help_text="Whether to respond only after the message's task has settled."
@@ -114,6 +121,12 @@ class Changes(Body):
     title = Line(required=False, max_length=MAX_TITLE, trim_whitespace=True)
     agent = Line(required=False, help_text="The slug of the agent that receives new messages.")
     options = Struct(required=False, help_text="The agent's options from now on.")
+    project = serializers.UUIDField(
+        required=False,
+        allow_null=True,
+        help_text="The id of the project that the session moves into, or null: out of its project. What agents were "
+        "told before stays as it was.",
+    )
     sharing = Choice(
         Context.Sharing.choices,
         required=False,
@@ -236,7 +249,7 @@ class Sessions(Operations):
 
     @documented(
         "sessions_update",
-        "Rename or share a session, or change its agent",
+        "Rename, share or move a session, or change its agent",
         body=Changes,
         answers=SessionShape,
         refuses=[409],
@@ -252,6 +265,8 @@ class Sessions(Operations):
             commands.switch_agent(self.principal, session, agent, asked.get("options"))
         if "sharing" in asked:
             commands.share_session(self.principal, session, Context.Sharing(asked["sharing"]))
+        if "project" in asked:
+            commands.move_session(self.principal, session, asked["project"])
         if "title" in asked:
             commands.rename_session(self.principal, session, asked["title"])
         return Response(session_json(find_session(self.principal, session)))
@@ -298,6 +313,8 @@ def _filtered(principal: Principal, asked: JSON) -> QuerySet[Context]:
         found = found.filter(archived_at__isnull=asked["archived"] == "no")
     if asked["parent"]:
         found = found.filter(parent=asked["parent"])
+    if asked["project"]:
+        found = found.filter(project=asked["project"])
     if asked["q"]:
         found = found.filter(pk__in=queries.matching_sessions(principal, asked["q"]))
     return found
@@ -305,10 +322,12 @@ def _filtered(principal: Principal, asked: JSON) -> QuerySet[Context]:
 
 def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> commands.CreatedSession:
     """Raises InvalidFields, UnsupportedOperation, ContentTypeNotSupported."""
-    agent = usable_agent(principal, asked["agent"])
+    project = asked.get("project")
+    agent = usable_agent(principal, asked["agent"] or commands.usual_agent(principal, project))
     check_taken(agent, parts)
     title = asked["title"] or (title_of({"parts": parts}) if parts else "")
     known: JSON = {"title": title, "context_id": asked["context_id"], "options": asked.get("options")}
+    known["project"] = project
     return commands.create_session(principal, agent, key=key, **known)
 
 
@@ -468,6 +487,7 @@ class Searching(Listing):
         default=None, help_text="Only results in this session, including the part that it shares with its parents."
     )
     agent = Line(default="", help_text="Only results in sessions with this agent, by its slug.")
+    project = serializers.UUIDField(default=None, help_text="Only results in sessions of this project, by its id.")
     before = serializers.DateTimeField(default=None, help_text="Only results before this time.")
 
 
@@ -505,6 +525,7 @@ class Search(Endpoint):
             kinds=asked["kind"],
             session=asked["session"],
             agent=asked["agent"],
+            project=asked["project"],
             before=asked["before"],
             limit=asked["limit"],
             after=_read_place(place),

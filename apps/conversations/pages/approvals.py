@@ -74,6 +74,7 @@ class Call:
     approved_by: list[str]
     later: int  # calls about which the agent will ask after this one
     may_remember: bool
+    effect: str = ""  # what it would do, in its author's words
 
     @property
     def missing(self) -> int:
@@ -91,6 +92,7 @@ def call_of(slot: JSON | None) -> Call | None:
         tool=visible(asked["tool"]),
         kind=KINDS.get(asked["kind"], ""),
         description=visible(asked.get("description", "")),
+        effect=visible(asked.get("effect", "")),
         why=visible(asked["why"]),
         arguments=arguments_of(asked["arguments"], asked["schema"]),
         needed=asked["needs"],

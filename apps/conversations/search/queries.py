@@ -118,14 +118,16 @@ def search(
     kinds: Collection[str] = (),
     session: uuid.UUID | None = None,
     agent: str = "",
+    project: uuid.UUID | None = None,
     before: datetime.datetime | None = None,
     limit: int = 50,
     after: PageCursor | None = None,
 ) -> ResultPage:
     """What the query `text` finds for the caller, in pages of `limit`.
 
-    Filters: `kinds` of entries, a `session` (with the past of a fork), an `agent` (its slug), and entries older than
-    `before`. New messages are indexed first. Raises InvalidParams for a text that is too long, ContextNotFound.
+    Filters: `kinds` of entries, a `session` (with the past of a fork), an `agent` (its slug), a `project` (its key),
+    and entries older than `before`. New messages are indexed first. Raises InvalidParams for a text that is too long,
+    ContextNotFound.
     """
     query = parse_query(text)
     if not (query and principal.is_known):
@@ -140,6 +142,8 @@ def search(
         found = found.filter(_within(principal, session))
     if agent:
         found = found.filter(context__agent__slug=agent)
+    if project is not None:
+        found = found.filter(context__project=project)
     if before is not None:
         found = found.filter(at__lt=before)
     if connection.vendor == "postgresql":

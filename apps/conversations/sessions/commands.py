@@ -21,6 +21,7 @@ from apps.record.errors import ContextNotFound, InvalidParams, KeyUsed, TaskNotF
 from apps.record.events import JSON, AgentSwitched, EventType, Feedback, Opening
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event
+from apps.record.projects import SessionProject, find_project
 from apps.record.reading import lookup
 from apps.record.reading.lookup import check_may_use, restored
 
@@ -42,14 +43,17 @@ def create_session(
     title: str = "",
     context_id: str = "",
     options: JSON | None = None,
+    project: uuid.UUID | None = None,
     key: str = "",
 ) -> CreatedSession:
     """A session of a known caller with an agent. The same `key` from the caller gives the same session again.
 
-    Without a title it gets that of its first message; without a `context_id` (A2A's) it gets its own key. Raises
-    UnsupportedOperation for an agent that the caller may not use, ContextNotFound if the session was deleted since, and
-    InvalidParams for wrong options, a `context_id` that is in use, or a key that was used for another session; then
-    nothing was recorded.
+    Without a title it gets that of its first message; without a `context_id` (A2A's) it gets its own key. In a project,
+    the project's agent has the project's options, unless others are given.
+
+    Raises UnsupportedOperation for an agent that the caller may not use, ContextNotFound if the session was deleted
+    since, and InvalidParams for wrong options, a project that the caller does not see, a `context_id` that is in use,
+    or a key that was used for another session; then nothing was recorded.
     """
     check_may_use(principal, agent)
     _check_title(title)
@@ -60,6 +64,11 @@ def create_session(
         "agent": agent.pk,
         "title": title,
     }
+    if project is not None:
+        found = check_project(principal, project)
+        opens["project"] = str(found.key)
+        if options is None and found.agent == agent.pk:
+            options = found.options
     if read := read_options(agent, options or {}):
         opens["options"] = read
     session = uuid.uuid5(KEY_NAMESPACE, f"{principal.sender} {key}") if key else uuid.uuid4()
@@ -165,6 +174,42 @@ def share_session(principal: Principal, session: uuid.UUID, sharing: Context.Sha
                 AuditAction.SESSION_SHARED, actor=principal, object=subject, workspace=workspace, details=details
             )
     return log.context
+
+
+def move_session(principal: Principal, session: uuid.UUID, project: uuid.UUID | None) -> Context:
+    """Move the caller's own session into a project that they see, or with None out of its project.
+
+    What its agents were told before stays as it was. Raises ContextNotFound, NotYourSession, InvalidParams for a
+    project that the caller does not see, and UnsupportedOperation for a child task's session.
+    """
+    if project is not None:
+        check_project(principal, project)
+    with _writing(principal, session) as log:
+        if log.context.parent_task is not None:
+            raise UnsupportedOperation("This session belongs to another agent's task. Move the session that began it.")
+        if log.context.project != project:
+            log.add(EventType.SESSION_MOVED, {"project": str(project) if project else None})
+            subject, details = audit.session_subject(session), {"project": str(project or "")}
+            workspace = log.context.workspace_id
+            audit.record(
+                AuditAction.SESSION_MOVED, actor=principal, object=subject, workspace=workspace, details=details
+            )
+    return log.context
+
+
+def usual_agent(principal: Principal, project: uuid.UUID | None) -> str:
+    """The slug of the agent that sessions of the project begin with; "" for none. Raises InvalidParams."""
+    usual = check_project(principal, project).agent if project is not None else None
+    found = Agent.objects.visible_to(principal).filter(pk=usual).first() if usual is not None else None
+    return found.slug if found else ""
+
+
+def check_project(principal: Principal, key: uuid.UUID) -> SessionProject:
+    """The project, if sessions of the caller may be in it: they see it. Raises InvalidParams."""
+    found = find_project(principal, key)
+    if found is None:
+        raise InvalidParams("There is no such project, or you may not see it.", "project")
+    return found
 
 
 def unarchive_session(principal: Principal, session: uuid.UUID) -> Context:

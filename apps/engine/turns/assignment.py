@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from agentkit import Message as Said
-from agentkit import ReferencedTask
+from agentkit import Project, ReferencedTask, UnreadableContent
 from apps.agents.models import Agent
 from apps.engine.queue import Lane
 from apps.engine.turns.output import Redaction
@@ -108,6 +108,11 @@ class Assignment:
         return options
 
     @property
+    def project(self) -> Project | None:
+        """What the turn's agent is told of the session's project."""
+        return project_from(self.input.get("project"))
+
+    @property
     def traceparent(self) -> str:
         """The span that calls of this turn are below: the current one, or while tracing is off, a new one."""
         return tracing.current_traceparent() or tracing.child_of(self.span)
@@ -128,7 +133,8 @@ class Assignment:
         said = [self.input_message, *self.history, *(one for task in self.references for one in task.messages)]
         parts = [part for message in said for part in message.parts]
         parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
-        return blobs.stored_files(dict(part) for part in parts)
+        told = self.input.get("project", {}).get("files", [])
+        return blobs.stored_files([*map(dict, parts), *told])
 
     def stored_file(self, sha256: str) -> JSON | None:
         return self.stored_files.get(sha256)
@@ -137,6 +143,18 @@ class Assignment:
 def skill_for(task: Task, fallback: Agent) -> str | None:
     skill: str | None = task.metadata.get("skill")
     return skill if any(one.get("id") == skill for one in fallback.skills) else None
+
+
+def project_from(told: JSON | None) -> Project | None:
+    """`SessionProject.told` for handlers. Files are loaded on demand."""
+    return Project.from_wire(told, _content_of) if told else None
+
+
+def _content_of(part: JSON) -> bytes:
+    try:
+        return blobs.content_of(part)
+    except FileNotFoundError:
+        raise UnreadableContent("This file was removed from the project since.") from None
 
 
 HISTORY_LENGTH = 100  # messages

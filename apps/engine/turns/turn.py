@@ -155,6 +155,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         stop_after_step=assignment.stop_after_step,
         model=model if model and assignment.agent.offers_models else None,
         client=_client(assignment) if asks else Client(answer=message),
+        project=assignment.project,
     )
 
 

@@ -26,6 +26,7 @@ from mcp_types.version import (
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from apps.a2a.errors import problem
+from apps.doors.prompts import library
 from apps.record.errors import InvalidRequest, MethodNotFound, Refusal
 from apps.record.events import JSON
 
@@ -194,6 +195,8 @@ def _params(request: jsonrpc.JSONRPCRequest, version: str) -> Any:
 
 def capabilities(version: str) -> types.ServerCapabilities:
     offered = types.ServerCapabilities(tools=types.ToolsCapability(), resources=types.ResourcesCapability())
+    if library() is not None:
+        offered.prompts = types.PromptsCapability()
     if version == WITH_TASKS:
         calls = types.ServerTasksRequestsCapability(tools=types.TasksToolsCapability(call=types.TasksCallCapability()))
         offered.tasks = types.ServerTasksCapability(

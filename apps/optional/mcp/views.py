@@ -20,8 +20,9 @@ from apps.accounts.principals import READ, WRITE
 from apps.accounts.requests import bodies, challenges
 from apps.agents.models import AgentNotFound
 from apps.doors.callers import authenticate_caller, recheck, with_agent
+from apps.doors.prompts import library as offered_library
 from apps.limits import current as limits
-from apps.optional.mcp import calls, protocol, resources, tasks, tools
+from apps.optional.mcp import calls, prompts, protocol, resources, tasks, tools
 from apps.optional.mcp.calls import Turn
 from apps.optional.mcp.protocol import VERSION_HEADER, Call, failure
 from apps.record import wire
@@ -129,6 +130,10 @@ def _result(incoming: AuthenticatedRequest, call: Call) -> BaseModel:
             return resources.list_templates()
         case "resources/read":
             return resources.read_resource(principal, call)
+        case "prompts/list" if library := offered_library():
+            return prompts.list_prompts(library, principal, cursor)
+        case "prompts/get" if library := offered_library():
+            return prompts.get_prompt(library, principal, call.params)
         case "tasks/get":
             return tasks.get_task(principal, call)
         case "tasks/cancel":

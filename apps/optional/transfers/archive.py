@@ -35,6 +35,7 @@ from apps.record.events import JSON, EventType
 from apps.record.models import Context, ContextQuerySet, Message
 from apps.record.reading.lookup import DamagedArchive, restored
 from apps.remote.models import RemoteCredential
+from parley.registry import added
 
 log = logging.getLogger("parley.export")
 
@@ -57,6 +58,7 @@ schedules.json  what starts by itself for you
 webhooks.json   what events of other systems start for you
 notifications.json where you are told of your sessions, without addresses and secrets, and what was sent lately
 shares.json     your links to sessions, without the links themselves
+{of_apps}\
 sessions/       a folder for each session, archived ones included:
   session.md    to read
   session.json  the messages, tasks and your feedback
@@ -84,9 +86,15 @@ def write_archive(person: User, file: IO[bytes], watch: Watch) -> None:
     folders, missing, done = UniqueNames(), list[str](), 0
     with ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         made = f"{timezone.now():%Y-%m-%d %H:%M} UTC"
-        _add_text(archive, "README.txt", README.format(at=made, most_acts=MOST_ACTS))
-        for name, content in _about(person).items():
-            _add_json(archive, name, content)
+        others = [found for write in added["personal_data"] for found in write(person)]
+        of_apps = "".join(f"{name:<15} {words}\n" for name, words, _ in others if words)
+        _add_text(archive, "README.txt", README.format(at=made, most_acts=MOST_ACTS, of_apps=of_apps))
+        for name, content in (_about(person) | {name: content for name, _, content in others}).items():
+            try:
+                _add_content(archive, name, content, lambda: watch(done))
+            except FileNotFoundError:
+                log.exception("%s could not be exported", name)
+                missing.append(f"{name}\n")
         own = sessions_of(person)
         for keys in batched(list(own.order_by("created_at", "pk").values_list("pk", flat=True)), SESSIONS_AT_ONCE):
             for context in own.filter(pk__in=keys).select_related("agent").order_by("created_at", "pk"):
@@ -100,6 +108,14 @@ def write_archive(person: User, file: IO[bytes], watch: Watch) -> None:
                 watch(done)
         if missing:
             _add_text(archive, "incomplete.txt", "These could not be read completely:\n" + "".join(missing))
+
+
+def _add_content(archive: ZipFile, name: str, content: Any, watch: Callable[[], None]) -> None:
+    """JSON, or the file of a stored part. Raises FileNotFoundError."""
+    if isinstance(content, dict) and "stored" in content:
+        _add_part(archive, name, content, timezone.now(), watch)
+    else:
+        _add_json(archive, name, content)
 
 
 def _add_session(archive: ZipFile, folder: str, context: Context, watch: Callable[[], None]) -> None:
@@ -157,6 +173,7 @@ def _session_json(context: Context, said: list[JSON]) -> JSON:
         "createdAt": context.created_at,
         "updatedAt": context.updated_at,
         "archivedAt": context.archived_at,
+        "project": context.project,
         "messages": said,
         "tasks": list(tasks),
         "feedback": [{"task": one.task_id, "at": one.at, **one.payload} for one in rated],

@@ -183,6 +183,7 @@ class Sender:
             sender=f"task:{self._run.pk}",
             skill=(step.phase == Phase.WORK and definition.skill) or None,
             parent=self._run.pk,
+            project=self._run.task.context.project,
             priority=self._priority,
             traceparent=self._run.traceparent,
         )

@@ -107,6 +107,7 @@ SUMMARIES: dict[EventType, Callable[[JSON], Any]] = {
     EventType.FEEDBACK: _feedback,
     EventType.FORK: lambda payload: f"{payload['reason']}, at event {payload['at']}",
     EventType.SESSION_FORKED: lambda payload: f"{payload['reason']}, at event {payload['at']}",
+    EventType.SESSION_MOVED: lambda payload: "into a project" if payload["project"] else "out of its project",
     EventType.AGENT_SWITCHED: lambda payload: f"to {payload['slug']}",
     EventType.SESSION_RENAMED: lambda payload: payload["title"],
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -19,8 +20,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
+from agentkit.content import projects
 from apps.agents import cards
-from apps.agents.options import options_extension
+from apps.agents.options import declared_extension, options_extension
 from apps.conversations.public_links.downloads import MEDIA_TYPE
 from apps.engine.accept import DEPENDS_ON
 from apps.engine.turns import payments
@@ -33,6 +35,9 @@ from apps.record.models import Message
 
 LONGEST_MESSAGE = 4_000  # characters of an earlier message
 LONGEST_HISTORY = 24_000  # characters of all of them
+LARGEST_PROJECT_FILE = 64 * 1024  # bytes that are sent along; larger files of a project are links
+LARGEST_PROJECT = 256 * 1024  # bytes of all of them
+PROJECT_FILE = "project-"
 MOST_FILES = 20  # of the history, and of each referenced task
 
 LINK_SALT = "apps.remote.links"
@@ -75,6 +80,8 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
     extensions = list[str]()
     if assignment.options and (uri := options_extension(assignment.agent)):
         metadata, extensions = {**metadata, uri: assignment.options}, [uri]
+    if (project := assignment.input.get("project")) and (uri := declared_extension(assignment.agent, projects.ENDING)):
+        metadata, extensions = {**metadata, uri: project}, [*extensions, uri]  # people's data: only for who asks for it
     message = compose(
         parts,
         key=assignment.lease.run_id,
@@ -95,11 +102,38 @@ def render_message(snapshot: JSON, run: object, task: uuid.UUID, *, as_links: bo
     message = dict(snapshot["message"])
     if "metadata" in message:
         message["metadata"] = payments.with_payload(message["metadata"], task)
-    parts = [_render_part(part, run, number, snapshot, as_links) for number, part in enumerate(message["parts"])]
+    if project := _project_in(snapshot):
+        files = list(_render_project_files(project["files"], run, snapshot, as_links))
+        message["metadata"] = {**message["metadata"], _project_uri(snapshot): {**project, "files": files}}
+    parts = [_render_part(part, run, str(number), snapshot, as_links) for number, part in enumerate(message["parts"])]
     return {**message, "parts": parts}
 
 
-def _render_part(part: JSON, run: object, number: int, snapshot: JSON, as_links: bool) -> JSON:
+def _render_project_files(files: Iterable[JSON], run: object, snapshot: JSON, as_links: bool) -> Iterator[JSON]:
+    """Those that were removed from the project since the turn began are left out."""
+    room = LARGEST_PROJECT
+    for number, part in enumerate(files):
+        size = part["stored"]["size"]
+        is_linked = as_links or size > min(room, LARGEST_PROJECT_FILE)
+        with suppress(FileNotFoundError):
+            yield _render_part(part, run, f"{PROJECT_FILE}{number}", snapshot, is_linked)
+            room -= 0 if is_linked else size
+
+
+def _project_uri(snapshot: JSON) -> str:
+    """The key of the project in the message's metadata; "" if it has none."""
+    metadata = snapshot["message"].get("metadata", {})
+    return next((name for name in metadata if name.endswith(projects.ENDING)), "")
+
+
+def _project_in(snapshot: JSON) -> JSON | None:
+    """The project that the message tells of, if it has files."""
+    uri = _project_uri(snapshot)
+    project: JSON = snapshot["message"]["metadata"][uri] if uri in snapshot["message"].get("extensions", ()) else {}
+    return project if project.get("files") else None
+
+
+def _render_part(part: JSON, run: object, number: str, snapshot: JSON, as_links: bool) -> JSON:
     size = part["stored"]["size"] if "stored" in part else 0
     is_linked = size > settings.REMOTE_INLINE_BYTES or (as_links and ("raw" in part or "stored" in part))
     if not is_linked:
@@ -119,7 +153,7 @@ def steering_message(assignment: Assignment, row: Message, remote_task: str) -> 
 def needs_reading(snapshot: JSON) -> bool:
     """Does the message to send have files or a payment, which are stored elsewhere?"""
     has_payment = payments.AUTHORIZATION in snapshot["message"].get("metadata", {})
-    return has_payment or has_files(snapshot)
+    return has_payment or has_files(snapshot) or _project_in(snapshot) is not None
 
 
 def has_files(snapshot: JSON) -> bool:
@@ -194,8 +228,11 @@ def _with_role(part: JSON, role: str) -> JSON:
     return {**part, "metadata": metadata}
 
 
-def file_link(run: object, number: int, until: int, filename: str) -> str:
-    """The URL of a part by its number, valid until a Unix time. The same arguments give the same URL."""
+def file_link(run: object, number: str, until: int, filename: str) -> str:
+    """The URL of a part, valid until a Unix time. The same arguments give the same URL.
+
+    `number`: of a part of the message, or after PROJECT_FILE that of a file of the project.
+    """
     named = signing.Signer(salt=LINK_SALT).sign(f"{run}.{number}.{until}")
     return f"{settings.PUBLIC_BASE_URL}/gateway/files/{named}/{quote(filename, safe='') or 'file'}"
 
@@ -208,7 +245,11 @@ def linked_file(request: HttpRequest, named: str, filename: str) -> HttpResponse
     media_type = part.get("mediaType") or ""
     if not MEDIA_TYPE.fullmatch(media_type):
         media_type = "application/octet-stream"
-    response = HttpResponse(blobs.content_of(part), content_type=media_type)
+    try:
+        content = blobs.content_of(part)
+    except FileNotFoundError:  # of a project, from which it was removed
+        raise Http404 from None
+    response = HttpResponse(content, content_type=media_type)
     response["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(part.get('filename') or 'file', safe='')}"
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
@@ -225,4 +266,6 @@ def _linked_part(named: str) -> dict[str, Any] | None:
         return None
     given = Run.objects.filter(pk=uuid.UUID(run)).values_list("input", flat=True).first() or {}
     parts: list[dict[str, Any]] = given.get("sent", {}).get("message", {}).get("parts", [])
+    if number.startswith(PROJECT_FILE):
+        parts, number = given.get("project", {}).get("files", []), number.removeprefix(PROJECT_FILE)
     return parts[int(number)] if int(number) < len(parts) else None

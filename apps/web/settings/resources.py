@@ -49,7 +49,7 @@ class SectionPages[Row: models.Model](Pages[Row]):
     def show_form(self, request: HttpRequest, form: ResourceForm, **more: Any) -> HttpResponse:
         row = form.instance
         is_new = row._state.adding
-        title = f"New {self.resource.noun}" if is_new else f"Change {row}"
+        title = f"New {self.resource.noun.replace('_', ' ')}" if is_new else f"Change {row}"
         acts = [] if is_new else [(act, self._address(act, row)) for act in self.resource.acts if act.is_offered(row)]
         about = {"form": form, "row": None if is_new else row, "acts": acts, "pages": self, "section_title": title}
         template = [f"{self.folder}/settings_{self.resource.noun}.html", "web/settings_resource.html"]

@@ -185,8 +185,9 @@ class LlmWorker:
 
         from agentkit.llm import clients
         from agentkit.llm.conversations import EventReporter, Spotlight, bookmark_name
+        from agentkit.llm.projects import tools_for
         from agentkit.llm.steering import Steering, StopsAfterStep
-        from agentkit.llm.toolsets import GatedToolset, connected
+        from agentkit.llm.toolsets import GatedToolset, connected, functions_and_agents
 
         gate = Gate(task, bookmark_name(self.instructions, messages))
         is_about_task = messages[-1] is task.message
@@ -208,7 +209,11 @@ class LlmWorker:
                     has_outside=bool(servers or client.names) or any(one.has_outside for one in self._toolsets),
                     client_instructions=client_instructions(messages[-1]),
                     toolsets=clients.with_clients(
-                        [GatedToolset(one, gate, spotlight) for one in (*self._toolsets, *servers)], client
+                        [
+                            GatedToolset(one, gate, spotlight)
+                            for one in (*self._toolsets, *functions_and_agents(tools_for(task)), *servers)
+                        ],
+                        client,
                     ),
                     model_settings=clients.settings(client, self.settings or {}),
                     usage_limits=UsageLimits(request_limit=self.max_steps),
@@ -348,7 +353,9 @@ async def ask(
         raise HandlerError("A model is asked by a conversation that ends with a message of the user.")
     page = gate.page if gate else conversations.bookmark_name(about, messages)
     usage, spotlight, is_cut_off = RunUsage(), spotlight or Spotlight.of(task, page), False
+    about_project = await asyncio.to_thread(_project_in_words, task, spotlight, gate is not None)
     has_outside = has_outside or any(message.files for message in messages)
+    has_outside = has_outside or bool(task.project and task.project.files)
     outside = spotlight.instructions if has_outside else ""
 
     async def asked(opened: Model, sight: Sight) -> Any:
@@ -363,7 +370,7 @@ async def ask(
                 None if before else prompt,
                 message_history=[*earlier, *before],
                 deferred_tool_results=deferred,
-                instructions=[one for one in (client_instructions, outside) if one],
+                instructions=[one for one in (about_project, client_instructions, outside) if one],
                 model=opened,
                 deps=task,
                 usage=usage,
@@ -389,6 +396,12 @@ async def ask(
             if usage.requests:
                 # Not `say`: a stop does not undo what was used.
                 await task.emit(replace(priced(opened, usage), is_cut_off=is_cut_off))
+
+
+def _project_in_words(task: TaskContext, spotlight: Spotlight, has_tool: bool) -> str:
+    from agentkit.llm.projects import in_words
+
+    return in_words(task.project, spotlight, has_tool=has_tool) if task.project else ""
 
 
 def chosen_model(model: AnyModel, task: TaskContext) -> AnyModel:

@@ -1,8 +1,9 @@
 """Questions about tool calls, and people's decisions. It needs no model library.
 
 A *call* is `{"key", "tool", "kind", "needs", "arguments", "proposed", "schema", "why", "decisions"}`, with `"title"`,
-`"description"` and `"each"` (it is asked about each time) if a version knows them, and later `"approved"`. Keys are
-unique in a task: by the conversation, the model's answer in it, and the model's id of the call.
+`"description"`, `"effect"` (what the call would do, in its author's words) and `"each"` (it is asked about each time)
+if a version knows them, and later `"approved"`. Keys are unique in a task: by the conversation, the model's answer in
+it, and the model's id of the call.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ YES = {APPROVE, "approved", "yes"}
 NO = {REFUSE, "refused", "no"}
 MAX_REASON = 500  # characters
 MAX_WHY = 500  # characters of what the model said with the call
+MAX_EFFECT = 1000  # characters of what the tool's author says that the call would do
 REFUSED = "A person refused this call. Do not make it again unless they ask for it."
 FORBIDDEN = "This agent may never use the tool {}. Continue without it, and tell the user if you cannot."
 KEPT = BOOKMARK + "approvals"
@@ -45,7 +47,9 @@ def question(calls: Sequence[Json]) -> InputRequired:
         text = f"May the agent use this tool? {call['needs']} people must approve it; {len(call['decisions'])} did."
     if rest:
         text += f" It waits for {rest} more."
-    about = {name: call.get(name, "") for name in ("tool", "kind", "title", "description", "arguments", "why")}
+    about = {
+        name: call.get(name, "") for name in ("tool", "kind", "title", "description", "effect", "arguments", "why")
+    }
     approved_by = [one["name"] for one in call["decisions"]]
     about |= {"approvedBy": approved_by} if approved_by else {}
     shown = {name: visible(value) for name, value in about.items() if value not in ("", None)}

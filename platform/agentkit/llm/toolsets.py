@@ -151,6 +151,17 @@ class BoundedToolset(WrapperToolset[TaskContext]):
     def has_outside(self) -> bool:
         return self.kind != ToolKind.FUNCTION or any(one.from_outside for one in self.traits.values())
 
+    async def effect(self, name: str, tool_args: Mapping[str, Any], task: TaskContext) -> str:
+        """What the call would do, in its author's words; "" without a preview. Raises ToolFailed."""
+        traits = self.traits.get(name)
+        if traits is None or traits.preview is None:
+            return ""
+        try:
+            with contained():
+                return _cut(await traits.preview(task, **tool_args), approvals.MAX_EFFECT)
+        except Exception as error:
+            raise _failure(name, error) from error
+
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[TaskContext], tool: ToolsetTool[TaskContext]
     ) -> Any:
@@ -162,8 +173,12 @@ class BoundedToolset(WrapperToolset[TaskContext]):
         except (ModelRetry, ToolFailed) as told:
             raise type(told)(_cut(told.message, MAX_ERROR_LENGTH)) from told
         except Exception as error:
-            logger.warning("the tool %s failed", name, exc_info=error)
-            raise ToolFailed(_cut(f"{type(error).__name__}: {error}", MAX_ERROR_LENGTH)) from error
+            raise _failure(name, error) from error
+
+
+def _failure(name: str, error: Exception) -> ToolFailed:
+    logger.warning("the tool %s failed", name, exc_info=error)
+    return ToolFailed(_cut(f"{type(error).__name__}: {error}", MAX_ERROR_LENGTH))
 
 
 @dataclass
@@ -192,6 +207,8 @@ class GatedToolset(WrapperToolset[TaskContext]):
         if needed:
             about = {"key": key, "tool": name, "kind": self.wrapped.kind.value, "needs": needed}
             about["each"] = await self.gate.policy(name) == "ask_each"
+            if effect := await self.wrapped.effect(name, tool_args, ctx.deps):
+                about["effect"] = effect
             raise ApprovalRequired(about | _described(tool.tool_def))
         if decision is not None and not decision["approved"]:
             raise ToolFailed(approvals.refusal(decision))

@@ -52,6 +52,8 @@ ASYNC_PATH = re.compile(
     r"/(a2a|v1|mcp|agui|langgraph|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
 )
 """Addresses of async views; others are pages, which Django's own handler serves."""
+EVENT_PATH = re.compile(r"/hooks/(?!chats/)")
+"""Addresses of incoming webhooks. Those of chat channels, which take letters with files, say what is less."""
 SOCKET_MESSAGES, SOCKET_MESSAGES_A_SECOND = 200.0, 20.0  # that a WebSocket may send at once, and in the long run
 LINGER_SECONDS = 5.0  # to discard the rest of a refused body, so that the client reads the answer
 WATCH_AFTER_SECONDS = 0.05  # for a client that leaves: most have their response by then
@@ -96,7 +98,7 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(receive, send, self._headers, scope.get(BODY_ARRIVED, False))
         try:
-            is_view = ASYNC_PATH.match(scope["path"]) and not scope["path"].startswith("/hooks/")
+            is_view = ASYNC_PATH.match(scope["path"]) and not EVENT_PATH.match(scope["path"])
             exchange.limit = int(settings.MAX_REQUEST_BYTES) if is_view else await self.largest(scope)
             exchange.error = _refused_head(scope, exchange.limit)
             if exchange.error is None:
@@ -186,7 +188,7 @@ async def largest_body(scope: Scope) -> int:
     session is looked up here.
     """
     path, most = scope["path"], int(settings.MAX_REQUEST_BYTES)
-    if path.startswith("/hooks/"):
+    if EVENT_PATH.match(path):
         return int(settings.INCOMING_EVENT_BYTES)
     if not _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES) or _refused_head(scope, most):
         return most

@@ -30,6 +30,7 @@ export class Composer {
     words.addEventListener("input", () => this.written());
     words.addEventListener("input", () => import("./submitting.js").catch(() => {}), { once: true });
     words.addEventListener("input", () => words.value.includes("@") && this.completeMentions());
+    words.addEventListener("input", () => /^\//m.test(words.value) && this.completePrompts());
     words.addEventListener("keydown", (event) => this.pressed(event));
     words.addEventListener("paste", ({ clipboardData: { files, types } }) => this.attach(files, types));
     for (const tool of form.querySelectorAll("[data-module]")) {
@@ -51,6 +52,15 @@ export class Composer {
     this.mentions ??= import("./mentions.js").then(
       ({ Mentions }) => new Mentions(this),
       () => (this.mentions = null),
+    );
+  }
+
+  /** Loaded with the first / at the beginning of a line, if this installation has prompts. */
+  completePrompts() {
+    if (!this.form.querySelector("[data-prompts]")) return;
+    this.prompts ??= import("./prompts.js").then(
+      ({ Prompts }) => new Prompts(this),
+      () => (this.prompts = null),
     );
   }
 

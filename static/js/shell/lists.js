@@ -55,6 +55,19 @@ function count() {
   isInTitle ||= waiting > 0;
 }
 
+/** Whether a part of the sidebar is folded stays as the reader left it. */
+function fold(list) {
+  for (const part of list.querySelectorAll("details[data-keep]")) part.open = !localStorage.getItem(`parley.folded.${part.dataset.keep}`);
+}
+
+document.addEventListener("toggle", ({ target }) => {
+  if (!target.isConnected || !target.matches(".recent details[data-keep]")) return;
+  const name = `parley.folded.${target.dataset.keep}`;
+  if (target.open) localStorage.removeItem(name);
+  else localStorage.setItem(name, "yes");
+}, true);
+fold(document.querySelector(".sidebar .recent"));
+
 const lists = () => [...document.querySelectorAll("[data-list]:not(button)")];
 
 const REST = 100; // ms until the next check whether somebody uses a list
@@ -101,6 +114,7 @@ async function fetchList(address) {
 
 /** What the server does not know: where the reader is, their time format, what they just deleted. */
 function finish(list) {
+  fold(list);
   for (const time of list.querySelectorAll("time[datetime]")) localizeTime(time);
   const { family } = document.getElementById("session")?.dataset ?? {};
   for (const link of list.querySelectorAll(".sidebar-link[data-session]")) {

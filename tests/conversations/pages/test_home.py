@@ -18,6 +18,8 @@ from apps.conversations.forks import branches, forking
 from apps.conversations.pages import task_list
 from apps.conversations.sessions import commands, deletion, marks
 from apps.engine import accept
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save as save_project
 from apps.record.models import Context, Task
 from apps.routing.router import register_house_agents
 from tests.clients import telling
@@ -163,18 +165,21 @@ def fill(user, agent, session, number):
         forking.fork(user.principal, talk, talk.last_event, reason="fork")
         telling.finished(user, register_hosted(f"more-{number}-{one}", "examples.agents.echo:Echo"))
         ApiKey.issue(user, f"key {number} {one}")
+        project = save_project(user.principal, Project(name=f"Project {number} {one}"))
+        commands.move_session(user.principal, session, project.pk)
 
 
 MOST_QUERIES = {
-    "/": 16,
-    "/sidebar": 8,
+    "/": 18,
+    "/sidebar": 10,
     "/find": 6,
     "/inbox/items": 20,
-    "/agents": 15,
-    "/tasks": 14,
-    "/settings/keys": 11,
+    "/agents": 17,
+    "/tasks": 16,
+    "/settings/keys": 13,
+    "/projects": 12,
 }
-MOST_QUERIES |= {"/sessions/{}": 24, "/sessions/{}/files": 5, "/sessions/{}/as.md": 12, "/sessions/{}/tree": 14}
+MOST_QUERIES |= {"/sessions/{}": 28, "/sessions/{}/files": 5, "/sessions/{}/as.md": 12, "/sessions/{}/tree": 16}
 
 
 def test_pages_cost_the_same_whatever_is_in_them(ada, ada_browser, echo, finished):

@@ -31,6 +31,7 @@ from apps.record.models import Context, Message, Task
 from apps.record.reading.visibility import may_write_shared
 from apps.web.first_steps import may_connect_model
 from apps.web.shell import page, page_or_fragment, parse_index, principal_of, reader_view, session_or_404
+from parley.registry import added
 
 TURNS = 30  # on a page when it opens
 MOST_TURNS = 300  # in one request for earlier ones
@@ -61,6 +62,8 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
         files=artifacts_by_name(files),
         file_count=len(files),
         may_connect_model=may_connect_model(request),
+        trails=[trail(principal_of(request), context) for trail in added["session_trails"]],
+        further_acts=[act(principal_of(request), context) for act in added["session_acts"]],
     )
 
 

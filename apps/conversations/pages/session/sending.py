@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Concatenate, cast
 
@@ -111,15 +111,26 @@ def refusal_response(sentence: str, status: int, field: str = "") -> JsonRespons
 @json_action
 async def begin_session(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
     refuse_too_large(request)
-    agent = await db.run(Agent.objects.find, principal, slug)
-    if mentioned := await db.run(addressing.mentioned_agent, principal, agent, request.POST.get("text", "")):
-        return _created(await send(principal, mentioned, await composed_message(request, principal, mentioned)))
+    chosen = await db.run(Agent.objects.find, principal, slug)
+    mentioned = await db.run(addressing.mentioned_agent, principal, chosen, request.POST.get("text", ""))
+    agent = mentioned or chosen
     message = await composed_message(request, principal, agent)
-    if model := request.POST.get("model"):
-        key, options = f"first {message['messageId']}", {"model": model}
-        begun = await db.run(lambda: commands.create_session(principal, agent, options=options, key=key))
+    model, project = request.POST.get("model"), project_in(request)
+    options: JSON | None = {"model": model} if model and not mentioned else None
+    if options or project:
+        about: JSON = {"options": options, "project": project, "key": f"first {message['messageId']}"}
+        begun = await db.run(partial(commands.create_session, principal, agent, **about))
         message["contextId"] = begun.context.context_id
     return _created(await send(principal, agent, message))
+
+
+def project_in(request: HttpRequest) -> uuid.UUID | None:
+    """The project that a form names. Raises InvalidParams."""
+    named = request.POST.get("project", "")
+    try:
+        return uuid.UUID(named) if named else None
+    except ValueError:
+        raise InvalidParams("There is no such project.", "project") from None
 
 
 @json_action

@@ -1,0 +1,141 @@
+"""What is each platform's own: which requests count, and what of them is to the agent."""
+
+import json
+import time
+
+import pytest
+
+from apps.optional.channels import channels, linking
+from apps.optional.channels.mail.platform import Mail
+from apps.optional.channels.models import ChatAccount, ChatChannel
+from apps.optional.channels.slack.platform import Slack
+from apps.optional.channels.telegram.platform import Telegram
+from tests.channels.mail import MailStandIn
+from tests.channels.slack import BOT, SlackStandIn, signed
+from tests.channels.telegram import TelegramStandIn
+
+
+@pytest.fixture
+def channel():
+    def make(stand_in, **fields):
+        made = ChatChannel(platform=stand_in.name, **fields)
+        made.credentials = stand_in.credentials
+        stand_in.channel = str(made.pk)
+        return made
+
+    return make
+
+
+def read(platform, channel, request):
+    headers, body = request
+    return platform.read(channel, headers, body).events
+
+
+# Slack
+
+
+async def test_old_slack_request_counts_no_more(channel):
+    at = SlackStandIn()
+    made, body = channel(at), b"{}"
+    assert await Slack().is_genuine(made, signed(body), body, time.time())
+    assert not await Slack().is_genuine(made, signed(body, time.time() - 301), body, time.time())
+
+
+def test_slack_gets_its_challenge_back(channel):
+    body = json.dumps({"type": "url_verification", "challenge": "c"}).encode()
+    answer = Slack().read(channel(SlackStandIn()), {}, body).answer
+    assert json.loads(answer.content) == {"challenge": "c"}
+
+
+@pytest.mark.parametrize(
+    ("event", "is_addressed"),
+    [
+        ({"type": "message", "channel_type": "im"}, [True]),
+        ({"type": "message", "channel_type": "channel"}, [False]),
+        ({"type": "app_mention", "text": f"<@{BOT}> hello"}, [True]),
+        ({"type": "message", "channel_type": "channel", "text": f"<@{BOT}> hello"}, []),  # comes as a mention
+        ({"type": "message", "channel_type": "im", "bot_id": "B1"}, []),
+        ({"type": "message", "channel_type": "im", "subtype": "channel_join"}, []),
+    ],
+)
+def test_slack_messages_to_agent(channel, event, is_addressed):
+    at = SlackStandIn()
+    found = read(Slack(), channel(at), at.event({"user": "ada", "channel": "C1", "ts": "1.1", "text": "hi"} | event))
+    assert [one.is_addressed for one in found] == is_addressed
+    assert all(BOT not in one.text for one in found)
+
+
+def test_slack_preview_of_link_is_no_edit(channel):
+    at = SlackStandIn()
+    assert read(Slack(), channel(at), at.edit("ada", "1.1", "before")) == []
+
+
+# Telegram
+
+
+def test_telegram_group_talk_is_not_to_agent(channel):
+    at = TelegramStandIn()
+    made = channel(at, identity="@parley_bot")
+    said = {**at._message("ada", ""), "text": "hello"}
+    assert [one.is_addressed for one in read(Telegram(), made, at.update(message=said))] == [False]
+    named = at.update(message={**said, "text": "@Parley_bot hello"})
+    assert [(one.is_addressed, one.text) for one in read(Telegram(), made, named)] == [(True, "hello")]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("/new", ("", True)), ("/new go", ("go", True)), ("/newer", ("/newer", False))]
+)
+def test_telegram_new_begins_session(channel, text, found):
+    at = TelegramStandIn()
+    [one] = read(Telegram(), channel(at), at.message("ada", text))
+    assert (one.text, one.begins_anew) == found
+
+
+# E-mail
+
+
+PASSED = "mx.example.org; spf=pass; dmarc=pass header.from=elsewhere.example"
+
+
+@pytest.mark.parametrize(
+    ("results", "counts"),
+    [
+        ([PASSED], True),
+        ([], False),
+        (["mx.example.org; dmarc=fail"], False),
+        (["mx.example.org; dmarc=fail", PASSED], False),  # the sender wrote the second
+        (["other.example; dmarc=pass"], False),
+        (["mx.example.org; x-dmarc=pass"], False),
+    ],
+)
+def test_letter_counts_only_from_its_proven_sender(channel, results, counts):
+    at = MailStandIn()
+    letter = at.letter("ada", "hello", Message_ID="<1@elsewhere.example>")
+    del letter["Authentication-Results"]
+    for one in results:
+        letter["Authentication-Results"] = one
+    assert bool(read(Mail(), channel(at), at.send(letter))) == counts
+
+
+@pytest.mark.parametrize("header", [{"Auto_Submitted": "auto-replied"}, {"Precedence": "bulk"}, {"List_Id": "<a.b>"}])
+def test_letters_of_machines_are_dropped(channel, header):
+    at = MailStandIn()
+    letter = at.letter("ada", "hello", Message_ID="<1@elsewhere.example>", **header)
+    assert read(Mail(), channel(at), at.send(letter)) == ()
+
+
+def test_quoted_text_is_left_out(channel):
+    at = MailStandIn()
+    [one] = read(Mail(), channel(at), at.send(at.letter("ada", "hello\n\nthere", Message_ID="<1@elsewhere.example>")))
+    assert one.text == "hello\n\nthere"
+
+
+@pytest.mark.django_db
+def test_persons_archive_has_linked_accounts_and_no_secret(ada, echo):
+    made = ChatChannel(name="Help", platform="slack", agent=echo)
+    made.credentials = SlackStandIn.credentials
+    channels.save(ada.principal, made)
+    ChatAccount.objects.create(channel=made, user=ada, external_id="U1")
+    [(_, _, content)] = linking.personal_data(ada)
+    assert [one["account"] for one in content["accounts"]] == ["U1"]
+    assert not any(secret in json.dumps(content) for secret in SlackStandIn.credentials.values())
