@@ -179,7 +179,11 @@ async def test_tar_file_is_a_folder(operator, mode):
         tar(("a/agent.yaml", b"serve: [", tarfile.REGTYPE)),
         tar(("a/agent.py", b"x", tarfile.REGTYPE)),
     ],
-)
+    ids=[
+        "text", "broken zip", "broken gzip", "cut off", "link", "device", "parent folder", "absolute path", "same name",
+        "file and folder", "too large", "broken yaml", "no agent.yaml",
+    ],
+)  # fmt: skip
 async def test_hostile_archive_is_refused(operator, content):
     refused = await send(operator, content)
     assert (refused.status, refused.body["errors"][0]["field"]) == (422, "uploadId"), refused.body
