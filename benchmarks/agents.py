@@ -75,10 +75,20 @@ class Waits(SkillHandler):
         return task.message.text
 
 
+class Says(SkillHandler):
+    """Gives back the text."""
+
+    name = "Says"
+
+    async def on_request(self, task: TaskContext) -> str:
+        return task.message.text
+
+
 AGENTS = {
     "bench-chunks": "benchmarks.agents:Chunks",
     "bench-heavy": "benchmarks.agents:Heavy",
     "bench-paced": "benchmarks.agents:Paced",
+    "bench-says": "benchmarks.agents:Says",
     "bench-waits": "benchmarks.agents:Waits",
     "bench-works": "benchmarks.agents:Works",
     "bench-many": "examples.agents.echo:Echo",

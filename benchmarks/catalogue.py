@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks import (
     big,
     crowd,
+    deployed,
     doors,
     flood,
     forking,
@@ -89,6 +90,17 @@ BENCHMARKS = (
     Benchmark("remote", "A call to a remote agent", remote.calls, prepare=remote.register, inside=True),
     Benchmark(
         "remote-streams", "Streams of a remote agent, at once", remote.streams, remote.register, inside=True, rounds=2
+    ),
+    Benchmark("folder", "A send to an agent from a folder", deployed.cost, deployed.prepare, inside=True, rounds=3),
+    Benchmark(
+        "unruly",
+        "Sends beside agents from folders that misbehave",
+        deployed.neighbors,
+        deployed.prepare_unruly,
+        inside=True,
+        rounds=1,
+        longest=900,
+        any_broker=True,
     ),
     Benchmark("sync", "Restoring and syncing a client", syncing.restore, syncing.fill, inside=True, any_broker=True),
     Benchmark("fork", "Forking a session", forking.fork, forking.fill, inside=True, rounds=3, any_broker=True),

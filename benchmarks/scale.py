@@ -18,6 +18,7 @@ class Scale:
         heard_sessions, renames: of one client, and heard events.
         remote_calls: of a round, in sequence, by each way.
         remote_streams: open at once.
+        deployed_calls: to an agent with a folder, of a quarter of a round.
         sessions, events: of a restored client, and of its active session.
         messages, forks: of a session, and of a round.
         cut_clients: with connections that are cut.
@@ -38,6 +39,7 @@ class Scale:
     renames: int
     remote_calls: int
     remote_streams: int
+    deployed_calls: int
     sessions: int
     events: int
     messages: int
@@ -63,6 +65,7 @@ FULL = Scale(
     renames=300,
     remote_calls=40,
     remote_streams=200,
+    deployed_calls=100,
     sessions=500,
     events=10_000,
     messages=10_000,
@@ -87,6 +90,7 @@ QUICK = Scale(
     renames=20,
     remote_calls=3,
     remote_streams=5,
+    deployed_calls=5,
     sessions=20,
     events=200,
     messages=200,

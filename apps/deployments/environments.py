@@ -16,6 +16,8 @@ from agentkit.command.folders import Description
 
 KIT_NEEDS = ("httpx2>=2.16", "markdown-it-py>=4.0", "pydantic>=2.12", "pyyaml>=6.0", "starlette>=1", "uvicorn>=0.54")
 """What `agentkit serve` needs. The kit itself is this installation's."""
+FAST = ("httptools>=0.8", "uvloop>=0.22")
+"""What makes it fast: uvicorn uses them where they are."""
 OF_INSTALLERS = re.compile(r"(UV|PIP|NPM_CONFIG|SSL_CERT)_|(HTTPS?|ALL|NO)_PROXY\Z|NODE_EXTRA_CA_CERTS\Z", re.I)
 """Variables of this process that programs get which install packages, and agents do not: mirrors, proxies, CAs."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -67,7 +69,7 @@ def _python_setup(code: Path, env: Path, *, serves_itself: bool) -> list[list[st
     """Commands that make a virtual environment and install what the folder asks for. Raises HandlerError."""
     python, uv = str(env / "bin" / "python"), _uv()
     base = os.path.realpath(sys.executable)  # by one name in all processes: other commands make it again
-    wanted: list[str] = [] if serves_itself else [*KIT_NEEDS]
+    wanted: list[str] = [] if serves_itself else [*KIT_NEEDS, *FAST]
     make = [uv, "venv", "--quiet", "--clear", "--no-project", "--python", base, str(env)] if uv else []
     install = (
         [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "--quiet"]

@@ -28,6 +28,7 @@ from apps.agents.models import Agent
 from apps.deployments import confinement, environments, folders, keeper
 from apps.deployments.models import AgentSecret, Folder, fingerprint
 from apps.remote.errors import Unreachable
+from apps.remote.execution.runs import this_machine
 from parley import db
 
 LONGEST_FOLDER = 70  # characters
@@ -190,7 +191,7 @@ def _hidden() -> Iterator[Path]:
 
 def agents_folder() -> Path:
     """Of this machine or container: several may share DATA_DIR, and each has its keeper and environments."""
-    host = re.sub(r"[^a-z0-9-]+", "-", os.uname().nodename.lower())[:24]
+    host = re.sub(r"[^a-z0-9-]+", "-", this_machine())[:24]
     return Path(settings.DATA_DIR).resolve() / "agents" / host
 
 

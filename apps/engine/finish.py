@@ -31,13 +31,20 @@ from apps.agents.models import Agent
 from apps.engine.accept import record_copy
 from apps.engine.sql import LATER_MESSAGE
 from apps.engine.turns import payments
-from apps.engine.turns.output import MemoryChanges, agent_message, store_large
+from apps.engine.turns.output import (
+    MemoryChanges,
+    NewEvent,
+    agent_message,
+    run_values,
+    store_large,
+    with_large_parts_stored,
+)
 from apps.engine.turns.questions import asks_approval, overtaken, slot_of
 from apps.record import ledger
 from apps.record.content.parts import pieces_joined
 from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.execution import Run, Suspension
-from apps.record.ledger import Ledger
+from apps.record.ledger import AlsoWritten, Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
 from apps.record.projection import AUTHOR_KEY, Author, assemble_parts
@@ -89,6 +96,9 @@ class Ending:
         outcome: clean; None if a newer message interrupted the turn.
         session: changes of the conversation's memory.
         streamed: were artifacts or tokens streamed?
+        events: the last ones of the turn, which are recorded with its end.
+        is_written: were others of this attempt recorded before?
+        also: other rows and values, written with the end.
         is_first_attempt: of the first turn, so nothing was streamed before.
         child: the asking child, as it was then.
         input_hash: of the turn's input, if known.
@@ -106,6 +116,9 @@ class Ending:
     session: MemoryChanges | None = None
     tokens: StreamedText | None = None
     streamed: bool = False
+    events: Sequence[NewEvent] = ()
+    is_written: bool = True
+    also: AlsoWritten = field(default_factory=AlsoWritten)
     is_first_attempt: bool = False
     error: JSON | None = None
     child: Task | None = None
@@ -132,11 +145,13 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     If recording fails, call it again. Raises LeaseLost, TooLarge.
     """
     artifacts, after = _artifacts(task, ending), ending.waiting_after(message)
+    ending.events = [with_large_parts_stored(event, task.workspace_id) for event in ending.events]
+    has_artifacts = (ending.streamed and ending.is_written) or not ending.is_first_attempt
 
     def write(lock: bool) -> uuid.UUID | None:
         ended = copy.copy(task)  # events change it; the caller's must stay if they are not written
         with ledger.writing(task.context, lock=lock) as log:
-            log.use_loaded(ended, has_artifacts=ending.streamed or not ending.is_first_attempt)
+            log.use_loaded(ended, has_artifacts=has_artifacts)
             later = LATER_MESSAGE.one(task.pk, after) if lock else None
             return _end_turn(log, ended, later, ending, artifacts)
 
@@ -172,7 +187,12 @@ def _end_turn(
         "finished_at": NOW,
         "lease_until": None,
     }
-    log.renew_lease(ending.lease, values | ({"usage": ending.usage} if ending.usage else {}))
+    values |= run_values(ending.events) | ending.also.run | ({"usage": ending.usage} if ending.usage else {})
+    log.renew_lease(ending.lease, values)
+    log.extra_rows += ending.also.rows
+    log.extra_updates += ending.also.updates
+    for event in ending.events:
+        log.add(event.type, event.payload, task=task.pk, artifact_id=event.artifact_id)
     if ending.usage:
         for listener in added["usage_listeners"]:
             listener(ending.lease.run_id, task, ending.fallback_id or task.agent_id, ending.usage)

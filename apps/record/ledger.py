@@ -14,6 +14,7 @@ import datetime
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -154,11 +155,21 @@ DERIVED_FIELDS = {field.attname for field in Context._meta.concrete_fields if no
 ERASED_FIELDS = {*DERIVED_FIELDS, "head_hash", "memory", "approved_tools"}
 
 
+@dataclass(slots=True)
+class AlsoWritten:
+    """What somebody writes in the transaction of another's events: rows, updates of rows, and values of the run."""
+
+    rows: list[models.Model] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    run: dict[str, Any] = field(default_factory=dict)
+
+
 class Ledger(Rows):
     """What one transaction adds to a context: events, and the rows after them.
 
     Attributes:
         extra_rows: other rows, such as runs, to insert with the events.
+        extra_updates: of rows that no event changes, written with them.
         may_be_lost: by a crash of the database, because it is done again then. Such a write alone does not wait for the
             disk.
     """
@@ -178,6 +189,7 @@ class Ledger(Rows):
         self._now = now
         self.events: list[Event] = []
         self.extra_rows: list[models.Model] = []
+        self.extra_updates: list[Update] = []
         self._base_index, self._base_hash = context.last_event, context.head_hash
         self._description = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
         self._lease: Lease | None = None
@@ -397,7 +409,7 @@ class Ledger(Rows):
                 updates.append(Update(Artifact, {"id": artifact.pk}, values))
         if self._lease_update is not None:
             updates.append(self._lease_update)
-        return updates
+        return [*updates, *self.extra_updates]
 
 
 def erase_contexts(contexts: Sequence[Context]) -> None:

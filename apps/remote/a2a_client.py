@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from a2a.client import ClientCallContext
 from a2a.client.transports.base import ClientTransport
-from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.client.transports.rest import RestTransport
 from a2a.client.transports.tenant_decorator import TenantTransportDecorator
 from a2a.compat.v0_3.jsonrpc_transport import CompatJsonRpcTransport
@@ -29,9 +28,11 @@ from a2a.types import (
     SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
+    Task,
     TaskPushNotificationConfig,
 )
 from a2a.utils.errors import A2AError
+from a2a.utils.proto_utils import parse_lenient
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -44,8 +45,9 @@ from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
 from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteError, Unreachable, Unsendable
 from apps.remote.exact_numbers import NONE, Indistinct, known_integers, large_integers, whole_numbers
-from apps.remote.federation.known import remember_version, special_remote
-from apps.remote.transport import CallClient, pooled_transport
+from apps.remote.federation.known import find_special, remember_version
+from apps.remote.transport import CallClient, JsonRpc, pooled_transport, repair_timestamps, wrapped_event
+from apps.remote.wire_shapes import is_exact
 from parley import db
 from parley.outbound.transports import Transport
 from parley.registry import added
@@ -57,12 +59,31 @@ UNKNOWN_VERSION = ("METHOD_NOT_FOUND", "VERSION_NOT_SUPPORTED", "INVALID_REQUEST
 UNKNOWN_PATH = ("HTTP_404", "HTTP_405")
 NO_STREAMS = ("UNSUPPORTED_OPERATION", "METHOD_NOT_FOUND")  # the stream, which the card promised, is refused
 TRANSPORTS: dict[tuple[str, str], Callable[[CallClient, AgentCard, str], ClientTransport]] = {
-    (JSONRPC, "1.0"): JsonRpcTransport,
     (HTTP_JSON, "1.0"): RestTransport,
     (JSONRPC, "0.3"): CompatJsonRpcTransport,
     (HTTP_JSON, "0.3"): CompatRestTransport,
 }
 
+
+class Operation(NamedTuple):
+    """An operation of A2A: its name in the SDK, its request, and the shape of its answer."""
+
+    name: str
+    request: type[Message]
+    shape: str
+
+
+OPERATIONS = {
+    "SendMessage": Operation("send_message", SendMessageRequest, "event"),
+    "SendStreamingMessage": Operation("send_message_streaming", SendMessageRequest, "event"),
+    "SubscribeToTask": Operation("subscribe", SubscribeToTaskRequest, "event"),
+    "GetTask": Operation("get_task", GetTaskRequest, "task"),
+    "CancelTask": Operation("cancel_task", CancelTaskRequest, "task"),
+    "CreateTaskPushNotificationConfig": Operation(
+        "create_task_push_notification_config", TaskPushNotificationConfig, "webhook"
+    ),
+}
+ANSWERS: Mapping[str, type[Message]] = {"event": StreamResponse, "task": Task, "webhook": TaskPushNotificationConfig}
 EVENT_KINDS = ("task", "message", "statusUpdate", "artifactUpdate")
 LONGEST_ID = 512  # characters
 
@@ -88,7 +109,7 @@ async def connect_for(
     card = cards.card_of(agent.current_version)
     auth = await credentials.auth_for(agent, owner, skill=skill, checking=checking, redact=redact)
     headers = {"traceparent": traceparent} if traceparent else {}
-    remote = await db.run(special_remote, agent.pk) if agent.kind == Agent.Kind.REMOTE else None
+    remote = await find_special(agent.pk) if agent.kind == Agent.Kind.REMOTE else None
 
     def remember(version: str) -> None:
         is_stated = version == choose_interface(card).version
@@ -207,15 +228,11 @@ class Peer:
 
     async def _send(self, body: JSON, streaming: bool) -> AsyncGenerator[JSON]:
         message = body["message"]
-        with sendable_numbers():
-            rewrite_body = self._exact_body(message, body.get("metadata"))
-            request = json_format.ParseDict(body, SendMessageRequest())
         check = EventCheck(message.get("taskId", ""))
-        client, sdk = self._make_client(rewrite_body, gives_events=True)
         used = {self._extensions_header: ", ".join(message["extensions"])} if message.get("extensions") else {}
         if streaming and self.streams:
             try:
-                async with aclosing(self._events(sdk.send_message_streaming, request, client, check, used)) as events:
+                async with aclosing(self._events("SendStreamingMessage", body, check, used)) as events:
                     async for event in events:
                         yield event
                 return
@@ -223,10 +240,8 @@ class Peer:
                 if refusal.reason not in NO_STREAMS:
                     raise
             self.streams = False
-            request.configuration.return_immediately = True
-        with sdk_failures():
-            answer = await sdk.send_message(request, context=self._context(used))
-        yield check.check_event(self._json_of(answer, client))
+            body = {**body, "configuration": {**body["configuration"], "returnImmediately": True}}
+        yield check.check_event(await self._ask("SendMessage", body, used))
 
     @contextmanager
     def _other_version(self, refusal: Refused, *also: str) -> Iterator[None]:
@@ -251,72 +266,90 @@ class Peer:
 
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
         """The events of a task from now on, or after the event `after` if the agent supports that."""
-        client, sdk = self._make_client(gives_events=True)
-        request = SubscribeToTaskRequest(id=self._path_id(task_id))
         headers = {"Last-Event-ID": after} if after else {}
-        async with aclosing(self._events(sdk.subscribe, request, client, EventCheck(task_id), headers)) as events:
+        asked = {"id": self._path_id(task_id)}
+        async with aclosing(self._events("SubscribeToTask", asked, EventCheck(task_id), headers)) as events:
             async for event in events:
                 yield event
 
     async def get(self, task_id: str, history_length: int | None = None) -> JSON:
+        asked: JSON = {"id": self._path_id(task_id)}
+        asked |= {} if history_length is None else {"historyLength": history_length}
         try:
-            task = await self._get(task_id, history_length)
+            task = await self._ask("GetTask", asked)
         except Refused as refusal:
             with self._other_version(refusal):
-                task = await self._get(task_id, history_length)
+                task = await self._ask("GetTask", asked)
         self._understood()
-        return task
-
-    async def _get(self, task_id: str, history_length: int | None) -> JSON:
-        client, sdk = self._make_client()
-        request = GetTaskRequest(id=self._path_id(task_id), history_length=history_length)
-        with sdk_failures():
-            task = await sdk.get_task(request, context=self._context())
-        return EventCheck(task_id).check_task(self._json_of(task, client))
+        return EventCheck(task_id).check_task(task)
 
     async def cancel(self, task_id: str, metadata: Mapping[str, Any] | None = None) -> JSON:
         """Cancel a task, or what the `metadata` asks for by an extension, whose URIs are its names."""
-        client, sdk = self._make_client()
-        request = json_format.ParseDict({"id": self._path_id(task_id), "metadata": metadata or {}}, CancelTaskRequest())
+        asked: JSON = {"id": self._path_id(task_id)} | ({"metadata": dict(metadata)} if metadata else {})
         used = {self._extensions_header: ", ".join(metadata)} if metadata else {}
-        with sdk_failures():
-            task = await sdk.cancel_task(request, context=self._context(used))
-        return EventCheck(task_id).check_task(self._json_of(task, client))
+        return EventCheck(task_id).check_task(await self._ask("CancelTask", asked, used))
 
     async def set_webhook(self, task_id: str, config: Mapping[str, Any]) -> JSON:
-        client, sdk = self._make_client()
-        request = json_format.ParseDict({**config, "taskId": self._path_id(task_id)}, TaskPushNotificationConfig())
-        with sdk_failures():
-            answer = await sdk.create_task_push_notification_config(request, context=self._context())
-        kept = self._json_of(answer, client)
+        asked = {**config, "taskId": self._path_id(task_id)}
+        kept = await self._ask("CreateTaskPushNotificationConfig", asked)
         if kept.get("taskId", task_id) != task_id:
             raise Misbehaved("The agent answers with the webhook of another task.")
         return kept
 
-    async def _events(
-        self,
-        call: Callable[..., AsyncGenerator[StreamResponse]],
-        request: Message,
-        client: CallClient,
-        check: EventCheck,
-        headers: Mapping[str, str] | None = None,
-    ) -> AsyncGenerator[JSON]:
+    async def _ask(self, method: str, params: JSON, headers: Mapping[str, str] | None = None) -> JSON:
+        """The answer to a request, as JSON of 1.0."""
+        operation = OPERATIONS[method]
+        if self._is_plain:
+            rpc = JsonRpc(self._transport, self.interface, self._auth, self._headers)
+            return read_plain(await rpc.ask(method, self._with_tenant(params), headers), operation.shape)
+        client, sdk = self._make_client(params, gives_events=operation.shape == "event")
+        request = self._request(operation, params)
         with sdk_failures():
-            async with aclosing(call(request, context=self._context(headers))) as events:
+            return self._json_of(await getattr(sdk, operation.name)(request, context=self._context(headers)), client)
+
+    async def _events(
+        self, method: str, params: JSON, check: EventCheck, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[JSON]:
+        operation = OPERATIONS[method]
+        if self._is_plain:
+            rpc = JsonRpc(self._transport, self.interface, self._auth, self._headers)
+            async with aclosing(rpc.stream(method, self._with_tenant(params), headers)) as results:
+                async for result in results:
+                    self.event_id = rpc.event_id
+                    yield check.check_event(read_plain(result, "event"))
+            return
+        client, sdk = self._make_client(params, gives_events=True)
+        request = self._request(operation, params)
+        with sdk_failures():
+            async with aclosing(getattr(sdk, operation.name)(request, context=self._context(headers))) as events:
                 async for event in events:
                     self.event_id = client.event_id
                     yield check.check_event(self._json_of(event, client))
 
-    def _exact_body(self, message: JSON, metadata: Mapping[str, Any] | None) -> Callable[[JSON], JSON]:
-        """Restores in a request what protobuf changes. Raises Indistinct for numbers that it cannot restore."""
-        if not self.interface.is_old:
-            return with_exact_message(message, metadata)
-        return partial(whole_numbers, large=large_integers([message, metadata and dict(metadata)]))
+    @property
+    def _is_plain(self) -> bool:
+        """Does it speak the version and binding that need no SDK?"""
+        return (self.interface.binding, self.interface.version) == (JSONRPC, "1.0")
 
-    def _make_client(
-        self, rewrite_body: Callable[[JSON], JSON] = whole_numbers, *, gives_events: bool = False
-    ) -> tuple[CallClient, ClientTransport]:
-        client = CallClient(self._transport, self.interface, self._auth, rewrite_body, gives_events=gives_events)
+    def _with_tenant(self, params: JSON) -> JSON:
+        return {**params, "tenant": self.interface.tenant} if self.interface.tenant else params
+
+    def _request(self, operation: Operation, params: JSON) -> Message:
+        with sendable_numbers():
+            return json_format.ParseDict(params, operation.request())
+
+    def _exact_body(self, params: JSON) -> Callable[[JSON], JSON]:
+        """Restores in a request what protobuf changes. Raises Unsendable for numbers that it cannot restore."""
+        if "message" not in params:
+            return whole_numbers
+        if not self.interface.is_old:
+            return with_exact_message(params["message"], params.get("metadata"))
+        with sendable_numbers():
+            return partial(whole_numbers, large=large_integers([params["message"], params.get("metadata")]))
+
+    def _make_client(self, params: JSON, *, gives_events: bool) -> tuple[CallClient, ClientTransport]:
+        rewrite = self._exact_body(params)
+        client = CallClient(self._transport, self.interface, self._auth, rewrite, gives_events=gives_events)
         sdk = TRANSPORTS[self.interface.binding, self.interface.version](client, self.card, self.interface.url)
         return client, TenantTransportDecorator(sdk, self.interface.tenant) if self.interface.tenant else sdk
 
@@ -336,6 +369,16 @@ class Peer:
 
     def _path_id(self, task_id: str) -> str:
         return quote(task_id, safe="") if self.interface.binding == HTTP_JSON else task_id
+
+
+def read_plain(value: Any, shape: str) -> JSON:
+    """A result of 1.0 as JSON in exactly A2A's form. Raises Misbehaved."""
+    value = wrapped_event(value) if shape == "event" else value
+    repair_timestamps(value)
+    if is_exact(value, shape):
+        return dict(whole_numbers(value))
+    with sdk_failures():
+        return to_json(parse_lenient(value, ANSWERS[shape]()), value)
 
 
 @contextmanager

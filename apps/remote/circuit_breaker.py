@@ -3,7 +3,7 @@
     circuit_breaker.admit(agent)                 # raises CircuitOpen
     try: ...
     except RemoteError as error: circuit_breaker.record_failure(agent, error)
-    else: circuit_breaker.record_success(agent)  # as soon as the agent has answered anything
+    else: circuit_breaker.note_success(agent)  # as soon as the agent has answered anything
 
 Failures are rows that all processes share. A process reads them every CACHE_SECONDS, so calls need no query.
 """
@@ -26,6 +26,7 @@ from apps.agents.models import Agent, AgentStats
 from apps.health import monitoring
 from apps.remote.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, TokenUnavailable, Unauthorized
 from apps.remote.models import Breaker, Checkup
+from parley import db
 from parley.db.sql import database_time, write_transaction
 from parley.telemetry import metrics
 
@@ -58,6 +59,14 @@ def record_success(agent: Agent) -> None:
     """The agent answered a call: forget its failures."""
     metrics.REMOTE_CALLS[agent.slug, "answered"].inc()
     _forget_failures(agent)
+
+
+def note_success(agent: Agent) -> None:
+    """`record_success` for event loops, which do not wait for it."""
+    if time.monotonic() < _cached_until and agent.pk not in _failing:
+        metrics.REMOTE_CALLS[agent.slug, "answered"].inc()
+    else:
+        db.later(record_success, agent)
 
 
 def _forget_failures(agent: Agent) -> None:

@@ -239,6 +239,13 @@ class OpenWork(Retried):
     task = models.UUIDField(help_text="The task here that it is for.")
     run = models.UUIDField()
     remote_task = models.TextField()
+    machine = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The machine whose process has it. Empty: it can be called from all.",
+    )
     is_unwanted = models.BooleanField("unwanted", default=False, help_text="Given up, though our task may go on.")
     began_at = models.DateTimeField(default=timezone.now)
 

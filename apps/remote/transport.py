@@ -1,4 +1,6 @@
-"""The HTTP client for the A2A SDK: limits the size and time of answers, parses them strictly, and rewrites them.
+"""HTTP for A2A: limits the size and time of answers, and parses them strictly.
+
+`JsonRpc` speaks A2A 1.0 on plain JSON; `CallClient` is the client of the SDK, which speaks the others.
 
 Raises failures as a `RemoteError`.
 """
@@ -10,11 +12,12 @@ import json
 import re
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import httpx
 from a2a.utils.errors import A2A_ERROR_REASONS, JSON_RPC_ERROR_CODE_MAP
@@ -117,6 +120,97 @@ async def pooled_transport(origin: str, socket: str = "") -> AsyncIterator[Trans
         yield transport
 
 
+class JsonRpc:
+    """A2A 1.0 over JSON-RPC. Calls raise RemoteError.
+
+    Attributes:
+        event_id: the id of the last event.
+    """
+
+    def __init__(
+        self, transport: Transport, interface: Interface, auth: httpx.Auth | None, headers: Mapping[str, str]
+    ) -> None:
+        self._transport, self._interface, self._auth = transport, interface, auth
+        self._headers = {"User-Agent": "Parley", "A2A-Version": interface.version, **headers}
+        self.event_id = ""
+
+    async def ask(self, method: str, params: JSON, headers: Mapping[str, str] | None = None) -> Any:
+        """The result."""
+        async with aclosing_response(await self._open(method, params, headers or {})) as response:
+            if response.is_success and _is_stream(response):
+                raise Misbehaved("The agent answers with a stream where one answer is due.")
+            return await self._result(response)
+
+    async def stream(self, method: str, params: JSON, headers: Mapping[str, str] | None = None) -> AsyncGenerator[Any]:
+        """The results. An agent may answer with one and no stream."""
+        accepted = {"Accept": "text/event-stream", **(headers or {})}
+        async with aclosing_response(await self._open(method, params, accepted)) as response:
+            if not (response.is_success and _is_stream(response)):
+                yield await self._result(response)
+                return
+            async for frame in read_events(response):
+                if frame.data.strip():
+                    result = result_of(await parse_json(frame.data), response, is_rpc=True)
+                    self.event_id = frame.id if len(frame.id) <= LONGEST_EVENT_ID and frame.id.isprintable() else ""
+                    yield result
+
+    async def _open(self, method: str, params: JSON, headers: Mapping[str, str]) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": str(uuid4()), "method": method, "params": params}
+        connect, idle = settings.REMOTE_CONNECT_SECONDS, settings.REMOTE_IDLE_SECONDS
+        request = httpx.Request(
+            "POST",
+            self._interface.url,
+            headers={"Content-Type": "application/json", **self._headers, **headers},
+            content=json.dumps(body, ensure_ascii=False, allow_nan=False).encode(),
+            extensions={"timeout": {"connect": connect, "pool": connect, "read": idle, "write": idle}},
+        )
+        async with head_timeout(request.url.host):
+            if self._auth is None:
+                response: httpx.Response = await self._transport.handle_async_request(request)
+            else:
+                response = await self._open_with(self._auth, request)
+        response.request = request
+        return response
+
+    async def _open_with(self, auth: httpx.Auth, request: httpx.Request) -> httpx.Response:
+        async with aclosing(auth.async_auth_flow(request)) as flow:
+            signed = await anext(flow)
+            while True:
+                response: httpx.Response = await self._transport.handle_async_request(signed)
+                try:
+                    signed = await flow.asend(response)
+                except StopAsyncIteration:
+                    return response
+                except BaseException:
+                    await response.aclose()
+                    raise
+                await response.aclose()
+
+    async def _result(self, response: httpx.Response) -> Any:
+        if not response.is_success:
+            raise error_of_response(response, await _error_body(response))
+        return result_of(await parse_json(await read_body(response)), response, is_rpc=True)
+
+
+@asynccontextmanager
+async def aclosing_response(response: httpx.Response) -> AsyncIterator[httpx.Response]:
+    try:
+        yield response
+    finally:
+        await response.aclose()
+
+
+def result_of(value: Any, response: httpx.Response, *, is_rpc: bool) -> Any:
+    """The result in an answer. Raises RemoteError for an error instead of one."""
+    if not isinstance(value, dict):
+        raise Misbehaved("The agent's answer is not a JSON object.")
+    if error_object(value) is not None:
+        raise error_of_response(response, value)
+    if is_rpc and "result" not in value:
+        raise Misbehaved("The agent's answer has neither a result nor an error.")
+    return value["result"] if is_rpc else value
+
+
 class CallClient(httpx.AsyncClient):
     """An HTTP client for one call, for a transport of the SDK.
 
@@ -194,14 +288,8 @@ class CallClient(httpx.AsyncClient):
 
     def sdk_json(self, value: Any, response: httpx.Response) -> bytes:
         """The value for the SDK. Raises RemoteError for an error instead of a result."""
-        if not isinstance(value, dict):
-            raise Misbehaved("The agent's answer is not a JSON object.")
-        if error_object(value) is not None:
-            raise error_of_response(response, value)
         is_rpc = self._interface.binding == "JSONRPC"
-        if is_rpc and "result" not in value:
-            raise Misbehaved("The agent's answer has neither a result nor an error.")
-        self.value = value["result"] if is_rpc else value
+        self.value = result_of(value, response, is_rpc=is_rpc)
         if self._reads_flat_events:
             self.value = wrapped_event(self.value)
         value = {"jsonrpc": "2.0", "id": "1", "result": self.value} if is_rpc else self.value

@@ -137,4 +137,4 @@ async def test_too_large_state_is_not_sent(caplog):
 def test_card_says_whether_turns_can_be_repeated():
     for handler, is_safe in ((Travel(), False), (Baker(), True)):
         (declared,) = card_of(handler, "http://a/")["capabilities"]["extensions"]
-        assert (declared["uri"], declared["params"]) == (URI, {"retrySafe": is_safe})
+        assert (declared["uri"], declared["params"]) == (URI, {"retrySafe": is_safe, "wholeStreams": True})

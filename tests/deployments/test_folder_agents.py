@@ -13,12 +13,18 @@ import pytest
 from agentkit.command.packing import pack_folder
 from apps.agents.models import Agent
 from apps.deployments import environments, processes, registering
+from apps.engine import cancel
+from apps.engine import worker as engine_worker
+from apps.record.models import Event
+from apps.remote.execution import cancellation, runs
+from apps.remote.models import OpenWork
 from parley import db
-from tests.remote.conversing import Talk, words
+from tests.deployments import folder
+from tests.remote.conversing import Talk, run_of, until, words
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SERVER = """
-import json, os, socketserver
+import json, os, socketserver, time
 from http.server import BaseHTTPRequestHandler
 CARD = {"name": "Frail", "description": "Ends when told to.", "version": "1", "skills": [],
     "supportedInterfaces": [{"url": "http://its.invalid/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
@@ -43,6 +49,8 @@ class Answering(BaseHTTPRequestHandler):
         if text == "end":
             print("MemoryError: no more", flush=True)
             os._exit(3)
+        if text == "wait":
+            time.sleep(60)
         said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]}
         self.say(asked, {"statusUpdate": {**ids, "status": {"state": "TASK_STATE_COMPLETED", "message": said}}})
     def begin(self, kind):
@@ -101,3 +109,47 @@ async def test_message_after_the_keepers_end_starts_both_again(worker, ada, kept
     os.kill(kept.pid, signal.SIGKILL)
     kept.guard.wait()
     assert words(await Talk(ada, agent).ask("hello")) == "hello"
+
+
+async def test_turn_does_not_move_to_another_machine(worker, ada, tmp_path, monkeypatch):
+    agent = await added("frail", tmp_path)
+    monkeypatch.setattr(runs, "this_machine", lambda: "first")
+    sent = await Talk(ada, agent).say("wait")
+    await until(lambda: OpenWork.objects.exists())
+    monkeypatch.setattr(runs, "this_machine", lambda: "second")
+    await asyncio.to_thread(engine_worker.close_current_worker, 0.0)  # as SIGTERM does; the run is given back
+    done = await Talk(ada, agent).settled(sent)
+    assert (done.state, (await db.run(run_of, done)).error["code"]) == ("failed", "agent_moved")
+    work = await db.run(OpenWork.objects.get)
+    assert (work.machine, work.is_unwanted) == ("first", True)
+    assert not await db.run(cancellation.claim_unwanted, 1)
+    monkeypatch.setattr(runs, "this_machine", lambda: "first")
+    await db.run(lambda: OpenWork.objects.update(lease_until=None))
+    assert await db.run(cancellation.claim_unwanted, 1) == [work]
+
+
+LISTENER = """
+from agentkit import Completed, SkillHandler
+
+
+class Loud(SkillHandler):
+    steerable = True
+
+    async def on_request(self, task):
+        heard = [message.text async for message in task.inbox]
+        return Completed(" ".join([task.message.text, *heard]))
+"""
+
+
+async def test_folders_agent_reads_and_stops_in_its_turn(worker, ada, tmp_path):
+    at = folder.write(tmp_path / "listener")
+    (at / "agent.py").write_text(LISTENER)
+    deployment = await db.run(lambda: registering.begin("listener", pack_folder(at), access="authenticated"))
+    await registering.deploy(deployment.pk)
+    talk = Talk(ada, await db.run(Agent.objects.select_related("current_version").get, slug="listener"))
+    sent = await talk.say("one")
+    await talk.say("two", task=sent)
+    await until(lambda: Event.objects.filter(task=sent.pk, type="agent_read").exists())
+    assert await db.run(cancel.stop_after_step, sent, ada.pk)
+    done = await talk.settled(sent)
+    assert (done.state, words(done), await db.run(done.runs.count)) == ("completed", "one two", 1)

@@ -5,12 +5,15 @@ import base64
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from a2a.types import StreamResponse
+from google.protobuf import json_format
 
 from apps.remote import a2a_client
 from apps.remote.a2a_client import Peer
 from apps.remote.agent_cards import cards
 from apps.remote.errors import BadCard, Refused
 from apps.remote.models import RemoteAgent
+from apps.remote.wire_shapes import is_exact
 from parley import db
 from tests.outbound.receiving import server
 from tests.remote import peers
@@ -254,3 +257,30 @@ async def test_left_streams_give_their_connection_back(settings):
                 events = peer.send(said("hello"))
                 assert await anext(events) == ASKED
                 await events.aclose()
+
+
+EXACT = [
+    {"task": {**task(), "artifacts": [{"artifactId": "a", "parts": [{"text": "x"}, {"data": [1.0, None]}]}]}},
+    {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"url": "https://a/", "filename": "f"}]}},
+    {"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": [{"text": ""}]}, "append": True}},
+    {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}, "metadata": {"n": 2**60}}},
+]
+OTHER = [
+    {"task": {**task(), "context_id": "c"}},
+    {"task": task(state=2)},
+    {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"raw": "YQ"}]}},
+    {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "a", "url": "https://a/"}]}},
+    {"statusUpdate": {"taskId": None, "status": {}}},
+]
+
+
+@pytest.mark.parametrize("event", EXACT)
+def test_exact_answers_are_as_protobuf_reads_them(event):
+    assert is_exact(event, "event")
+    through = a2a_client.to_json(json_format.ParseDict(event, StreamResponse()), event)
+    assert a2a_client.read_plain(event, "event") == through
+
+
+@pytest.mark.parametrize("event", OTHER)
+def test_other_answers_go_through_protobuf(event):
+    assert not is_exact(event, "event")

@@ -23,9 +23,9 @@ from apps.remote import a2a_client, circuit_breaker
 from apps.remote.agent_cards import cards
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
-from apps.remote.execution import cancellation
+from apps.remote.execution import cancellation, task_follower
 from apps.remote.federation import known
-from apps.remote.models import OpenWork, RemoteAgent
+from apps.remote.models import AgentState, OpenWork, RemoteAgent
 from parley import db
 from tests.remote import peers
 from tests.remote.conversing import INTERNALS, Talk, delivered, is_whole, remote_agent, run_of, said, until, words
@@ -100,6 +100,44 @@ async def test_what_the_agent_says_when_asked_counts(agent, talk):
     agent.tells("REJECTED")
     ended = await talk.ask()
     assert (ended.state, bool(words(ended))) == ("rejected", True), "an end without words gets a reason"
+
+
+async def test_whole_streams_are_not_asked_about(agent, ada):
+    agent.url = agent.url.replace("127.0.0.1", "localhost")
+    state = {"uri": "https://a.example/ext/state/v1", "params": {"wholeStreams": True}}
+    talk = Talk(ada, await db.run(remote_agent, agent.card(extensions=[state])))
+    agent.tells("COMPLETED", "Done.", *PIECES)
+    done = await talk.ask()
+    assert (done.state, await db.run(delivered, done), agent.count("GetTask")) == ("completed", {"answer": "a b c"}, 0)
+    assert (await db.run(run_of, done)).remote["taskId"] == agent.task["id"]
+    assert not await db.run(OpenWork.objects.exists)
+    assert await db.run(is_whole, done)
+    agent.sent = events({"task": task()}, *PIECES[:2], CUT)
+    agent.is_at("COMPLETED", "Done.", [artifact("a b c")])
+    cut = await talk.ask()
+    assert (cut.state, await db.run(delivered, cut)) == ("completed", {"answer": "a b c"}), "it was asked"
+
+
+async def test_steps_are_stored_at_once(agent, ada, monkeypatch):
+    monkeypatch.setattr(task_follower, "AT_ONCE_SECONDS", 60.0)
+    uri, stored, waited = "https://a.example/ext/state/v1", threading.Event(), []
+    agent.url = agent.url.replace("127.0.0.1", "localhost")
+    talk = Talk(
+        ada, await db.run(remote_agent, agent.card(extensions=[{"uri": uri, "params": {"wholeStreams": True}}]))
+    )
+
+    async def works(_):
+        yield {"task": task()}
+        yield now("WORKING", metadata={uri: {"steps": {"knead": {"name": "knead", "key": "1", "result": "dough"}}}})
+        waited.append(await asyncio.to_thread(stored.wait, 10))
+        yield now("COMPLETED", "Done.")
+
+    agent.sent = works
+    agent.is_at("COMPLETED", "Done.")
+    asked = await talk.say()
+    await until(lambda: AgentState.objects.filter(steps__has_key="knead").exists())
+    stored.set()
+    assert ((await talk.settled(asked)).state, waited) == ("completed", [True])
 
 
 async def test_agents_that_call_back_are_looked_at_then(agent, ada, settings):

@@ -20,6 +20,7 @@ from apps.record import lineage, wire
 from apps.record.content import blobs
 from apps.record.events import JSON
 from apps.record.execution import Run
+from apps.record.ledger import AlsoWritten
 from apps.record.models import Context, Message, Task
 from apps.record.runs import Lease
 from apps.record.sql import TASKS
@@ -59,6 +60,7 @@ class Assignment:
         read_until: the index of the newest message that the turn has read (`engine.turns.inbox`); 0: none.
         stop_after_step: is set when somebody asks the turn to end after its step.
         claimed_at: by the monotonic clock.
+        at_end: what its executor writes with the turn's end.
     """
 
     lease: Lease
@@ -93,6 +95,7 @@ class Assignment:
     read_until: int = 0
     stop_after_step: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
     claimed_at: float = field(default_factory=time.monotonic, compare=False)
+    at_end: AlsoWritten = field(default_factory=AlsoWritten, compare=False)
 
     @property
     def context_id(self) -> uuid.UUID:

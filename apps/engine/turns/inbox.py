@@ -14,7 +14,8 @@ from contextlib import aclosing
 from agentkit import Message as Said
 from apps.engine.sql import LATER_MESSAGES
 from apps.engine.turns.assignment import Assignment, handler_message
-from apps.engine.turns.recorder import NewEvent, Recorder
+from apps.engine.turns.output import NewEvent
+from apps.engine.turns.recorder import Recorder
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Message

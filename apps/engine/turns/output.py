@@ -36,7 +36,7 @@ from apps.record.content import blobs
 from apps.record.content.composing import standard_base64
 from apps.record.content.strict_json import UNSTORABLE, check_scalar
 from apps.record.errors import StorageFull
-from apps.record.events import JSON
+from apps.record.events import JSON, EventType
 from apps.record.ledger import Ledger
 from apps.record.models import Task
 from apps.record.projection import AUTHOR_KEY
@@ -138,6 +138,34 @@ def store_large(workspace_id: int | None, parts: Iterable[JSON], inline: int | N
         except StorageFull as full:
             raise TooLarge(str(full), "storage_full") from full
     return stored
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event of a turn, not recorded yet."""
+
+    type: EventType
+    payload: JSON
+    artifact_id: str = ""
+
+
+def run_values(events: Iterable[NewEvent]) -> JSON:
+    """What changes in the run with its events."""
+    read = [event.payload["until"] for event in events if event.type == EventType.AGENT_READ]
+    return {"read_until": max(read)} if read else {}
+
+
+def with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:
+    """Raises TooLarge if the workspace has no room."""
+    if "app" in event.payload:
+        app = event.payload["app"]
+        parts = store_large(workspace, app["parts"], inline=0)  # a page is in the log once, however often it is shown
+        return NewEvent(event.type, {**event.payload, "app": {**app, "parts": parts}})
+    if event.type != EventType.ARTIFACT_UPDATE:
+        return event
+    artifact = event.payload["artifact"]
+    parts = store_large(workspace, artifact["parts"])
+    return NewEvent(event.type, {**event.payload, "artifact": {**artifact, "parts": parts}}, event.artifact_id)
 
 
 def agent_message(log: Ledger, task: Task, parts: Iterable[Part], metadata: JSON) -> JSON:

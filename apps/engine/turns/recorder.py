@@ -31,7 +31,7 @@ from agentkit import (
 from agentkit.llm import mcp_apps
 from apps.engine.finish import ANSWER, StreamedText, progress_status
 from apps.engine.turns.assignment import Assignment
-from apps.engine.turns.output import OutputLimits, clean, clean_emission, store_large
+from apps.engine.turns.output import NewEvent, OutputLimits, clean, clean_emission, run_values, with_large_parts_stored
 from apps.record import ledger, runs
 from apps.record.events import JSON, EventType
 from apps.record.models import Event, TaskState
@@ -44,13 +44,6 @@ MAX_WAITING = 400  # emissions; more make the handler wait
 YIELD_EVERY = 50  # tokens after which other coroutines get a turn
 TOKEN_SECONDS = 0.04
 MAX_TOKEN_LENGTH = 2048  # characters of one token event
-
-
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    type: EventType
-    payload: JSON
-    artifact_id: str = ""
 
 
 @dataclass(slots=True)
@@ -84,11 +77,15 @@ class Recorder:
     Attributes:
         has_spoken: has the handler said anything?
         streamed: has anything been said that becomes an artifact?
+        is_written: is anything stored that was said?
+        unwritten: after `close`, the last events, which are to be recorded with the turn's end.
     """
 
     def __init__(self, assignment: Assignment) -> None:
         self.has_spoken = False
         self.streamed = False
+        self.is_written = False
+        self.unwritten: list[NewEvent] = []
         self.usage = UsageTotals.of([assignment.usage]) if assignment.usage else UsageTotals()
         self.limits = OutputLimits()
         self._is_closed = False
@@ -165,7 +162,7 @@ class Recorder:
             await self._writer
 
     async def close(self) -> StreamedText | None:
-        """Record what waits. Returns the streamed text; its rest is recorded with the turn's end.
+        """Record what waits, but for `unwritten`. Returns the streamed text; its rest is recorded with the turn's end.
 
         Raises LeaseLost, RecordLost.
         """
@@ -204,7 +201,10 @@ class Recorder:
                 events += self._token_events(whole=True)
             elif not is_end and self._seconds_to_tokens() == 0.0:
                 events += self._token_events()
-            if events:
+            if is_end and not any(isinstance(one, asyncio.Future) for one in batch):
+                self.unwritten = events
+            elif events:
+                self.is_written = True
                 try:
                     await db.persist(EventBatch(self._assignment, events).write)
                 except (OperationalError, InterfaceError) as error:
@@ -290,7 +290,7 @@ class EventBatch:
     def write(self) -> None:
         """Write them, unless an earlier try was committed and only its reply was lost. Raises LeaseLost, TooLarge."""
         workspace = self.assignment.task.workspace_id
-        stored = [_with_large_parts_stored(event, workspace) for event in self.events]
+        stored = [with_large_parts_stored(event, workspace) for event in self.events]
         if self._tried_after is None:
             ledger.unless_stale(partial(self._write, stored))
         else:
@@ -299,9 +299,7 @@ class EventBatch:
     def _write(self, events: Sequence[NewEvent], lock: bool) -> None:
         assignment, context = self.assignment, self.assignment.task.context
         lease, task = assignment.lease, assignment.task.pk
-        read = [event.payload["until"] for event in events if event.type == EventType.AGENT_READ]
-        values = {"read_until": max(read)} if read else None
-        with ledger.writing(context, lease=lease, lease_values=values, lock=lock) as log:
+        with ledger.writing(context, lease=lease, lease_values=run_values(events), lock=lock) as log:
             if lock and self._tried_after is not None:
                 newer = Event.objects.filter(context=log.context, index__gt=self._tried_after)
                 if newer.filter(run=lease.run_id).exists():  # only the run's holder writes its events
@@ -309,19 +307,6 @@ class EventBatch:
             self._tried_after = context.last_event
             for event in events:
                 log.add(event.type, event.payload, task=task, artifact_id=event.artifact_id)
-
-
-def _with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:
-    """Raises TooLarge if the workspace has no room."""
-    if "app" in event.payload:
-        app = event.payload["app"]
-        parts = store_large(workspace, app["parts"], inline=0)  # a page is in the log once, however often it is shown
-        return NewEvent(event.type, {**event.payload, "app": {**app, "parts": parts}})
-    if event.type != EventType.ARTIFACT_UPDATE:
-        return event
-    artifact = event.payload["artifact"]
-    parts = store_large(workspace, artifact["parts"])
-    return NewEvent(event.type, {**event.payload, "artifact": {**artifact, "parts": parts}}, event.artifact_id)
 
 
 def count_usage(model: str, counts: JSON) -> None:

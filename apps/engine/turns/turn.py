@@ -53,13 +53,14 @@ from apps.engine.turns.output import (
     AGENT_ERROR_MESSAGE,
     INVALID_RESPONSE,
     MemoryTooLarge,
+    NewEvent,
     TooLarge,
     clean,
     clean_outcome,
     error_code,
     memory_changes,
 )
-from apps.engine.turns.recorder import NewEvent, Recorder, RecordLost, event_of
+from apps.engine.turns.recorder import Recorder, RecordLost, event_of
 from apps.record import runs
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
@@ -330,11 +331,12 @@ async def _finish_turn(
         read_until=assignment.read_until,
         fallback_id=assignment.fallback_id,
         span=assignment.span,
+        also=assignment.at_end,
         author=await _author(calls, outcome, child) if calls.is_used or child is not None else None,
     )
     try:
         ending.tokens = await recorder.close()  # first, so that this run writes nothing else
-        ending.streamed = recorder.streamed
+        ending.streamed, ending.is_written, ending.events = recorder.streamed, recorder.is_written, recorder.unwritten
         _complete(ending, assignment, recorder, task)
         if child is not None:
             await db.persist(delegation.watch_child, child.pk)
@@ -357,6 +359,7 @@ async def _finish_turn(
             read_until=assignment.read_until,
             fallback_id=assignment.fallback_id,
             span=assignment.span,
+            also=assignment.at_end,
         )
         following = await db.persist(finish.finish, assignment.task, assignment.message, ending)
     outcome = ending.outcome

@@ -35,7 +35,7 @@ from apps.remote.authentication.http_auth import CookieKey, HeaderKey, QueryKey,
 from apps.remote.authentication.oauth2 import ClientTokenSigner
 from apps.remote.authentication.security_schemes import Alternative, Kind, Requirements, Scheme
 from apps.remote.errors import CredentialMissing, Unauthorized
-from apps.remote.federation.known import peer_of, special_remote
+from apps.remote.federation.known import find_special, peer_of
 from apps.remote.federation.tokens import PeerSigner
 from apps.remote.models import RemoteCredential
 from parley import db
@@ -104,7 +104,7 @@ async def auth_for(
     Raises CredentialMissing (see `question_for`).
     """
     requirements = requirements_of(agent)
-    remote = await db.run(special_remote, agent.pk) if agent.kind == Agent.Kind.REMOTE else None
+    remote = await find_special(agent.pk) if agent.kind == Agent.Kind.REMOTE else None
     last: list[Signer] = [RequestSigner()] if remote and remote.signs_requests else []
     if remote and (peer := remote.peer):
         if not peer.is_paired:

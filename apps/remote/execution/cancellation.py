@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.agents import versions
@@ -62,13 +63,19 @@ def _claim_stopped(remote_run: RemoteRun, is_late: bool) -> list[OpenWork]:
         is_held = run.state == Run.State.RUNNING
         if not is_held or run.interrupted or is_late:  # the turn is over
             runs.mark_unwanted(remote_run)
-    return claim_unwanted(1, agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id)
+    which = {"agent": remote_run.assignment.agent.pk, "remote_task": remote_run.task_id}
+    return claim_unwanted(1, **which, machine=remote_run.machine)
 
 
 def claim_unwanted(most: int, **which: object) -> list[OpenWork]:
-    """Claim unwanted work that is due. No other process cancels it for a while."""
+    """Claim unwanted work that is due, and that this machine can call. No other process cancels it for a while.
+
+    Where a machine never comes back, others take the row away in the end.
+    """
     lease = datetime.timedelta(seconds=2 * settings.REMOTE_CANCEL_SECONDS)
-    claimed = list(OpenWork.objects.select_related("agent__current_version").filter(**which).claim(lease, most))
+    rows = OpenWork.objects.select_related("agent__current_version").filter(**which)
+    is_lost = Q(began_at__lt=timezone.now() - GIVE_UP_AFTER)
+    claimed = list(rows.filter(Q(machine__in=("", runs.this_machine())) | is_lost).claim(lease, most))
     for work in claimed:
         work.agent.current_version = _version_of(work)
     return claimed
@@ -85,6 +92,11 @@ def _version_of(work: OpenWork) -> AgentVersion | None:
 
 async def send_cancel(work: OpenWork) -> None:
     """Send a cancel. The sweep retries failures for a day."""
+    if work.machine not in ("", runs.this_machine()):
+        note = f"The agent was not told to cancel its task: the machine {work.machine} has gone."
+        await db.run(add_note, work.run, note)
+        await db.run(work.held.delete)
+        return
     try:
         async with asyncio.timeout(settings.REMOTE_CANCEL_SECONDS):
             async with a2a_client.connect_for(work.agent, work.owner_id) as peer:

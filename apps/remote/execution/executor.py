@@ -32,7 +32,7 @@ from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.state import StateKeeper
 from apps.remote.execution.steering import Steering
-from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
+from apps.remote.execution.task_follower import AgentGone, AgentMoved, AnsweredWithMessage, TaskFollower
 from parley import db
 from parley.registry import added
 from parley.telemetry import tracing
@@ -43,6 +43,10 @@ MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # end of its URI: the agent recog
 LINKS_WANTED = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
 TASK_NOT_FOUND = "TASK_NOT_FOUND"
 TASK_ENDED = frozenset({"UNSUPPORTED_OPERATION", TASK_NOT_FOUND, "INVALID_PARAMS"})
+MOVED = (
+    "The worker on the machine {} ended in the turn, and the agent's process there cannot be called from another. The "
+    "turn is not taken again here, for the agent might do the work twice. Send the message again if you want that."
+)
 OUTCOME_UNKNOWN = (
     "The connection to {} was lost after the message was sent, and before the agent said what becomes of it. It is not "
     "sent a second time, for the agent might do the work twice. Send the message again if you want that."
@@ -131,17 +135,21 @@ class _Turn:
         self._remote_run, self._peer = remote_run, peer
         self._assignment = remote_run.assignment
         self._emit = task.emit
-        self._state = StateKeeper(remote_run.assignment, peer)
+        has_begun = remote_run.is_resumed or bool(remote_run.task_id)
+        self._state = StateKeeper(remote_run.assignment, peer, has_begun=has_begun)
         self._steering = Steering(remote_run, peer, task)
         self._follower = self._make_follower()
         self._began = time.monotonic()
         self._is_repeated = False  # the agent's process that had the task ended
 
     def _make_follower(self) -> TaskFollower:
-        return TaskFollower(self._peer, self._remote_run, self._emit, self._taken_from)
+        streams_whole = self._state.streams_whole
+        return TaskFollower(self._peer, self._remote_run, self._emit, self._taken_from, streams_whole=streams_whole)
 
     async def _taken_from(self, event: JSON) -> JSON:
         """The event without what extensions say in it."""
+        if self._remote_run.task_id and not self._follower.ended_at_once:
+            self._steering.begin()
         return await self._steering.taken_from(await self._state.taken_from(event))
 
     async def outcome(self) -> Outcome:
@@ -150,12 +158,16 @@ class _Turn:
                 task = await self._settled()
         except AnsweredWithMessage as answer:
             if context_id := answer.message.get("contextId") or self._remote_run.remote_ids.get("contextId"):
-                await db.persist(runs.save_remote_context, self._remote_run, context_id)
+                runs.note_remote_context(self._remote_run, context_id)
             return translation.outcome_of_message(answer.message)
         translator = self._follower.translator
         messages = list(translator.messages.values())
         outcome = translation.outcome_of(task, self._follower.hints, translator.answer, messages)
-        if not isinstance(outcome, InputRequired | AuthRequired):
+        is_open = isinstance(outcome, InputRequired | AuthRequired)
+        if self._follower.ended_at_once:
+            self._assignment.at_end.run["remote"] = self._remote_run.remote_ids
+            self._assignment.at_end.rows += runs.note_remote_task(self._remote_run, task, is_open=is_open)
+        if not is_open and (self._remote_run.answers_task or not self._follower.ended_at_once):
             db.later(runs.close_open_work, self._remote_run)  # without waiting for it
         if not isinstance(outcome, Failed):
             await self._follower.finish()
@@ -166,6 +178,8 @@ class _Turn:
 
     async def _settled(self) -> JSON:
         """The settled remote task. Raises AnsweredWithMessage, AgentGone, RemoteError, _ProcessEnded."""
+        if self._remote_run.is_moved:
+            await self._begin_here()
         while True:
             try:
                 return await self._follow_to_end()
@@ -174,6 +188,14 @@ class _Turn:
                     raise
                 self._is_repeated = self._remote_run.is_resumed = True
                 self._follower = self._make_follower()
+
+    async def _begin_here(self) -> None:
+        """Take the turn again on this machine, with what is kept of it. Raises AgentMoved, LeaseLost."""
+        remote_run, machine = self._remote_run, self._remote_run.machine
+        is_over = await self._state.has_ended() if self._state.uri else False
+        if is_over or not self._may_send_again or not await db.persist(runs.save_repeat, remote_run):
+            raise AgentMoved(MOVED.format(machine))
+        self._is_repeated = bool(remote_run.task_id)
 
     async def _begins_again(self, error: RemoteError) -> bool:
         """Does the agent take the turn again, from its state and with the steps that it has finished?

@@ -2,13 +2,17 @@
 
 `Run.remote`: {"agent" (key), "messageId", "sent", "taskId"?, "contextId"?, "continues"? (the remote task whose question
 is answered), "first"? (the first remote task for ours), "seen" (the newest of our messages that the agent then knows),
-"heard" (did the agent accept it?), "repeats"? (how often the turn began again, because the agent's process ended)}.
+"heard" (did the agent accept it?), "machine"? (whose process has the task, if the agent has a folder), "repeats"? (how
+often the turn began again, because the agent's process ended)}.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
+
+from django.db.models import QuerySet
 
 from apps.engine.turns import payments
 from apps.engine.turns.assignment import Assignment
@@ -23,6 +27,11 @@ from parley.db import sql
 from parley.db.sql import NOW
 
 RUNS_CONSIDERED = 100  # of a conversation
+
+
+def this_machine() -> str:
+    """Its name, or that of the container: agents with a folder have a process on each."""
+    return os.uname().nodename.lower()
 
 
 @dataclass(slots=True)
@@ -45,6 +54,16 @@ class RemoteRun:
         return str(self.remote_ids.get("continues", ""))
 
     @property
+    def machine(self) -> str:
+        """Whose process has the task; "" if the agent can be called from all machines."""
+        return str(self.remote_ids.get("machine", ""))
+
+    @property
+    def is_moved(self) -> bool:
+        """Did another machine's worker have the run, whose agent's process cannot be called from here?"""
+        return self.machine not in ("", this_machine())
+
+    @property
     def prefix(self) -> str:
         """Prefix of artifact ids: unique per remote task for ours; "" for the first."""
         is_first = self.assignment.turn == 1 or self.task_id == self.remote_ids.get("first", self.task_id)
@@ -63,6 +82,8 @@ def start_or_resume(assignment: Assignment) -> RemoteRun:
         "sent": True,
         "seen": assignment.message.message_id,
     }
+    if assignment.agent.current_version and assignment.agent.current_version.folder:
+        remote_ids["machine"] = this_machine()
     if knowledge.task_id:
         remote_ids["first"] = knowledge.first_task
     if knowledge.awaits_answer:
@@ -83,31 +104,46 @@ def is_started(assignment: Assignment) -> bool:
 def save_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> None:
     """Store the ids of the remote task; with `is_open` also a row to cancel it by. Raises LeaseLost."""
     assignment = remote_run.assignment
-    ids = {"taskId": task["id"], "heard": True} | ({"contextId": task["contextId"]} if task.get("contextId") else {})
-    remote_run.remote_ids = {**remote_run.remote_ids, **ids}
-    work = OpenWork(
-        agent_id=assignment.agent.pk,
-        owner_id=assignment.task.owner_id,
-        task=assignment.task.pk,
-        run=assignment.lease.run_id,
-        remote_task=task["id"],
-        next_try_at=sql.corrected_time() - sql.MAX_SKEW,  # also where this machine's clock is ahead
-    )
-    is_new = is_open and remote_run.answers_task != task["id"]
+    work = note_remote_task(remote_run, task, is_open=is_open)
     try:
-        _write_held(assignment, [work] if is_new else [], remote=remote_run.remote_ids)
+        _write_held(assignment, work, remote=remote_run.remote_ids)
     except LeaseLost:
-        if is_new:  # so that the sweep cancels it
-            work.save()
+        for one in work:  # so that the sweep cancels it
+            one.save()
         raise
-    if payments.AUTHORIZATION in remote_run.snapshot["message"].get("metadata", {}):
+    if has_payment(remote_run):
         payments.forget_payloads(task=assignment.task.pk)  # the agent has it
 
 
-def save_remote_context(remote_run: RemoteRun, context_id: str) -> None:
-    """Store the remote contextId of an answer without a task. Raises LeaseLost."""
+def note_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> list[OpenWork]:
+    """As `save_remote_task`, without storing them. Returns the row to cancel it by."""
+    assignment = remote_run.assignment
+    ids = {"taskId": task["id"], "heard": True} | ({"contextId": task["contextId"]} if task.get("contextId") else {})
+    remote_run.remote_ids = {**remote_run.remote_ids, **ids}
+    has_row = remote_run.answers_task == task["id"] and not remote_run.machine  # of another turn
+    if not is_open or has_row:
+        return []
+    return [
+        OpenWork(
+            agent_id=assignment.agent.pk,
+            owner_id=assignment.task.owner_id,
+            task=assignment.task.pk,
+            run=assignment.lease.run_id,
+            remote_task=task["id"],
+            machine=remote_run.machine,
+            next_try_at=sql.corrected_time() - sql.MAX_SKEW,  # also where this machine's clock is ahead
+        )
+    ]
+
+
+def has_payment(remote_run: RemoteRun) -> bool:
+    return payments.AUTHORIZATION in remote_run.snapshot["message"].get("metadata", {})
+
+
+def note_remote_context(remote_run: RemoteRun, context_id: str) -> None:
+    """Have the remote contextId of an answer without a task stored with the turn's end."""
     remote_run.remote_ids = {**remote_run.remote_ids, "contextId": context_id, "heard": True}
-    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+    remote_run.assignment.at_end.run["remote"] = remote_run.remote_ids
 
 
 def save_seen(remote_run: RemoteRun, message_id: str) -> None:
@@ -117,25 +153,37 @@ def save_seen(remote_run: RemoteRun, message_id: str) -> None:
 
 
 def save_repeat(remote_run: RemoteRun) -> bool:
-    """Note that the turn begins again at the agent; False if it may not start more often. Raises LeaseLost."""
-    repeats = int(remote_run.remote_ids.get("repeats", 0)) + 1
-    if repeats >= remote_run.assignment.agent.attempts:
+    """Note that the turn begins again at the agent, on this machine; False if it may not start more often.
+
+    Where another machine's process had it, that one's task is unwanted. Raises LeaseLost.
+    """
+    assignment, ids = remote_run.assignment, remote_run.remote_ids
+    repeats = int(ids.get("repeats", 0)) + 1
+    if repeats >= assignment.agent.attempts:
         return False
-    remote_run.remote_ids = {**remote_run.remote_ids, "repeats": repeats}
-    _write_held(remote_run.assignment, remote=remote_run.remote_ids)
+    moved = {"machine": this_machine()} if remote_run.is_moved else {}
+    if moved and remote_run.task_id:
+        mark_unwanted(remote_run)
+    remote_run.remote_ids = {**ids, "repeats": repeats, **moved}
+    work = note_remote_task(remote_run, {"id": remote_run.task_id}, is_open=True) if moved and ids.get("taskId") else []
+    _write_held(assignment, work, remote=remote_run.remote_ids)
     return True
 
 
 def close_open_work(remote_run: RemoteRun) -> None:
-    OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id).delete()
+    _open_work(remote_run).delete()
 
 
 def mark_unwanted(remote_run: RemoteRun) -> None:
     """Have the remote task canceled, unless another worker has claimed the run."""
     lease = remote_run.assignment.lease
     if remote_run.task_id and not Run.objects.filter(pk=lease.run_id, fence__gt=lease.fence).exists():
-        found = OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id)
-        found.update(is_unwanted=True)
+        _open_work(remote_run).update(is_unwanted=True)
+
+
+def _open_work(remote_run: RemoteRun) -> QuerySet[OpenWork]:
+    agent, task = remote_run.assignment.agent.pk, remote_run.task_id
+    return OpenWork.objects.filter(agent=agent, remote_task=task, machine=remote_run.machine)
 
 
 def _write_held(assignment: Assignment, rows: list[OpenWork] | None = None, **values: Any) -> None:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
+from a2a.types import AgentCard
+from django.db.models import Model
 from google.protobuf.json_format import MessageToDict
 
 from apps.engine.turns.assignment import Assignment
@@ -17,12 +20,13 @@ from apps.engine.turns.output import clean
 from apps.record import lineage
 from apps.record.events import JSON
 from apps.record.execution import Run
-from apps.record.models import TERMINAL_STATES, Context
+from apps.record.models import TERMINAL_STATES, Context, Task
 from apps.record.runs import LeaseLost
 from apps.remote.a2a_client import Peer
 from apps.remote.models import AgentState
 from parley import db
 from parley.db import sql
+from parley.db.sql import Query, Update
 
 STATE_EXTENSION = "/ext/state/v1"  # end of its URI
 MOST_BYTES = 1024 * 1024
@@ -32,6 +36,12 @@ BEARERS = ("statusUpdate", "task", "message")
 
 log = logging.getLogger("parley.remote")
 
+STATES = Query[AgentState](
+    "SELECT {state}, {task} FROM {state.table} JOIN {task.table} ON task.id = state.task_id "
+    "WHERE state.agent_id = %s AND task.context_id = %s ORDER BY state.updated_at DESC",
+    attached={"task": "state.task"}, state=AgentState, task=Task,
+)  # fmt: skip
+
 
 class StateKeeper:
     """Keeps the state of one turn's agent.
@@ -39,38 +49,45 @@ class StateKeeper:
     Attributes:
         uri: of the extension, as the agent's card has it; "" if its state is not kept.
         is_repeatable: says the agent that a turn may be taken again?
+        streams_whole: is a stream of it that comes to its end the whole task, which nobody need ask for?
     """
 
-    def __init__(self, assignment: Assignment, peer: Peer) -> None:
+    def __init__(self, assignment: Assignment, peer: Peer, *, has_begun: bool) -> None:
         self._assignment = assignment
-        declared = (one for one in peer.card.capabilities.extensions if one.uri.endswith(STATE_EXTENSION))
-        extension = next(declared, None)
+        extension = _declared(peer.card)
         is_local = urlsplit(peer.interface.url).hostname in LOCAL_HOSTS
         is_trusted = peer.is_authenticated or peer.runs_here or is_local
-        self.uri = extension.uri if extension is not None and is_trusted else ""
-        params = MessageToDict(extension.params) if extension is not None else {}
+        self.uri, params = extension if is_trusted else ("", {})
         self.is_repeatable = bool(self.uri) and params.get("retrySafe") is True
+        self.streams_whole = bool(self.uri) and params.get("wholeStreams") is True
+        # Nothing can be known before the first message of a conversation that nobody took up.
+        is_new = not (assignment.history or has_begun or assignment.task.context.forked_at or assignment.turn > 1)
+        self._rows: list[AgentState] | None = [] if is_new and assignment.attempt == 1 else None
+        self._has_ended = False
 
     async def added_to(self, message: JSON) -> JSON:
         """The message with the newest state, from which the agent goes on."""
         if not self.uri:
             return message
-        stated = await db.run(_newest, self._assignment)
+        rows = await self._loaded()
         return {
             **message,
-            "metadata": {**message.get("metadata", {}), self.uri: stated},
+            "metadata": {**message.get("metadata", {}), self.uri: await _newest(self._assignment, rows)},
             "extensions": [*message.get("extensions", []), self.uri],
         }
 
     async def taken_from(self, event: JSON) -> JSON:
-        """The event without the state, which is stored. Raises LeaseLost."""
+        """The event without the state. Steps are stored at once, and what is kept between turns with the turn's end.
+
+        Raises LeaseLost.
+        """
         for kind in BEARERS:
             metadata = (event.get(kind) or {}).get("metadata") or {}
             stated = {name: one for name, one in metadata.items() if name.endswith(STATE_EXTENSION)}
             if not stated:
                 continue
             if isinstance(changed := stated.get(self.uri), dict):
-                await db.persist(_store, self._assignment, changed)
+                await self._keep(changed)
             others = {name: one for name, one in metadata.items() if name not in stated}
             body = {name: one for name, one in event[kind].items() if name != "metadata"}
             return {**event, kind: body | ({"metadata": others} if others else {})}
@@ -78,31 +95,88 @@ class StateKeeper:
 
     async def has_ended(self) -> bool:
         """Is the state the one after this turn, so that the turn cannot be taken again?"""
-        return await db.run(_has_ended, self._assignment)
+        own = self._own(await self._loaded())
+        return self._has_ended or (own is not None and own.ended_turn >= self._assignment.turn)
+
+    async def _loaded(self) -> list[AgentState]:
+        """The rows of the conversation, the newest first."""
+        if self._rows is None:
+            agent, context = self._assignment.agent.pk, self._assignment.context_id
+            self._rows = await db.run(_load, agent, context)
+        return self._rows
+
+    def _own(self, rows: list[AgentState]) -> AgentState | None:
+        return next((one for one in rows if one.task_id == self._assignment.task.pk), None)
+
+    async def _keep(self, changed: JSON) -> None:
+        if "task" not in changed and "conversation" not in changed and not changed.get("steps"):
+            return
+        assignment, rows = self._assignment, await self._loaded()
+        state = self._own(rows) or AgentState(agent=assignment.agent, task=assignment.task)
+        _change(assignment, state, changed)
+        if "task" in changed or "conversation" in changed:
+            self._has_ended |= "task" in changed
+            assignment.at_end.rows, assignment.at_end.updates = _at_end(state, rows)
+        elif changed.get("steps"):
+            await db.persist(_store_steps, assignment, state)
+            self._rows = [state, *(one for one in rows if one is not state)]
 
 
-def _store(assignment: Assignment, changed: JSON) -> None:
+def _declared(card: AgentCard) -> tuple[str, JSON]:
+    """The URI under which a card declares the extension, and its parameters."""
+    for one in card.capabilities.extensions:
+        if one.uri.endswith(STATE_EXTENSION):
+            return one.uri, MessageToDict(one.params)
+    return "", {}
+
+
+def _change(assignment: Assignment, state: AgentState, changed: JSON) -> None:
+    """Take over what the agent says that changed."""
+    redact = assignment.redaction
+    if isinstance(steps := changed.get("steps"), dict):
+        merged = {name: one for name, one in {**state.steps, **steps}.items() if one is not None}
+        storable = _storable(assignment, redact(merged))
+        state.steps = state.steps if storable is None else storable
+    if "task" in changed:
+        state.kept = _storable(assignment, redact(changed["task"]))
+        state.ended_turn, state.seen = assignment.turn, assignment.message.message_id
+        state.steps = state.steps if state.kept else {}
+    if "conversation" in changed:
+        state.conversation = _storable(assignment, redact(changed["conversation"]))
+    state.updated_at = sql.corrected_time()
+
+
+KEPT_FIELDS = ("conversation", "kept", "steps", "ended_turn", "seen", "updated_at")
+
+
+def _at_end(state: AgentState, rows: list[AgentState]) -> tuple[list[Model], list[Update]]:
+    """What is written with the turn's end: only the newest state of the conversation is kept, and those of tasks that
+    wait. `_load` deletes what is left of others.
+    """
+    older = [one for one in rows if one is not state and one.conversation is not None]
+    updates = [Update(AgentState, {"id": one.pk}, {"conversation": None}) for one in older]
+    if state._state.adding:
+        return [state], updates
+    return [], [*updates, Update(AgentState, {"id": state.pk}, {name: getattr(state, name) for name in KEPT_FIELDS})]
+
+
+def _load(agent: int, context: uuid.UUID) -> list[AgentState]:
+    """The rows of a conversation, the newest first."""
+    kept = list[AgentState]()
+    for one in STATES.all(agent, context):
+        if one.task.state in TERMINAL_STATES and one.conversation is None:
+            one.delete()
+        else:
+            kept.append(one)
+    return kept
+
+
+def _store_steps(assignment: Assignment, state: AgentState) -> None:
     """Raises LeaseLost."""
     with sql.write_transaction():
         if not Run.objects.filter(**assignment.lease.is_held, state=Run.State.RUNNING).exists():
             raise LeaseLost
-        known = AgentState.objects.filter(task=assignment.task.pk, agent=assignment.agent.pk).first()
-        state = known or AgentState(agent_id=assignment.agent.pk, task_id=assignment.task.pk)
-        redact = assignment.redaction
-        if isinstance(steps := changed.get("steps"), dict):
-            merged = {name: one for name, one in {**state.steps, **steps}.items() if one is not None}
-            storable = _storable(assignment, redact(merged))
-            state.steps = state.steps if storable is None else storable
-        if "task" in changed:
-            state.kept = _storable(assignment, redact(changed["task"]))
-            state.ended_turn, state.seen = assignment.turn, assignment.message.message_id
-            state.steps = state.steps if state.kept else {}
-        if "conversation" in changed:
-            state.conversation = _storable(assignment, redact(changed["conversation"]))
-        state.updated_at = sql.database_time()
         state.save()
-        if "conversation" in changed:
-            _supersede(assignment, state)
 
 
 def _storable(assignment: Assignment, value: Any) -> JSON | None:
@@ -120,23 +194,14 @@ def _storable(assignment: Assignment, value: Any) -> JSON | None:
     return kept
 
 
-def _supersede(assignment: Assignment, newest: AgentState) -> None:
-    """Only the newest state of the conversation is kept, and those of tasks that wait."""
-    others = AgentState.objects.filter(agent=newest.agent_id, task__context=assignment.context_id)
-    others = others.exclude(pk=newest.pk)
-    others.filter(task__state__in=TERMINAL_STATES).delete()
-    others.update(conversation=None)
-
-
-def _newest(assignment: Assignment) -> JSON:
-    found = AgentState.objects.filter(agent=assignment.agent.pk, task__context=assignment.context_id)
-    states = list(found.order_by("-updated_at"))
-    own = next((one for one in states if one.task_id == assignment.task.pk), None)
+async def _newest(assignment: Assignment, rows: list[AgentState]) -> JSON:
+    own = next((one for one in rows if one.task_id == assignment.task.pk), None)
     kept: JSON = {"steps": own.steps} if own and own.steps else {}
     if own and own.kept:
         kept["task"] = own.kept
-    conversation = next((one.conversation for one in states if one.conversation is not None), None)
-    if not states and (shared := at_branch_point(assignment.agent.pk, assignment.task.context)):
+    conversation = next((one.conversation for one in rows if one.conversation is not None), None)
+    context = assignment.task.context
+    if not rows and context.forked_at and (shared := await db.run(at_branch_point, assignment.agent.pk, context)):
         conversation = shared.conversation
     return kept | ({"conversation": conversation} if conversation is not None else {})
 
@@ -149,8 +214,3 @@ def at_branch_point(agent: int, context: Context) -> AgentState | None:
     newest = AgentState.objects.filter(agent=agent, task__context__in=sources).order_by("-updated_at")
     state = newest.select_related("task").filter(conversation__isnull=False).first()
     return state if state is not None and state.task.status_event <= context.forked_at else None
-
-
-def _has_ended(assignment: Assignment) -> bool:
-    own = AgentState.objects.filter(task=assignment.task.pk, agent=assignment.agent.pk)
-    return bool(own.filter(ended_turn__gte=assignment.turn).exists())

@@ -54,6 +54,10 @@ class Steering:
         self._noting = asyncio.Lock()
         self._tried: set[uuid.UUID] = set()  # the keys of messages that were sent, or are not
 
+    def begin(self) -> None:
+        """The agent has named its task, which is at work."""
+        self._named.set()
+
     def begin_again(self) -> None:
         """The turn begins again in another process of the agent, which has read nothing."""
         self._remote_run.assignment.read_until = 0
@@ -75,8 +79,6 @@ class Steering:
         """The event without what it says of messages, which is recorded. Raises LeaseLost, RecordLost."""
         if not self.uri:
             return event
-        if self._remote_run.task_id:
-            self._named.set()
         for kind in ("statusUpdate", "task"):
             metadata = (event.get(kind) or {}).get("metadata") or {}
             if self.uri not in metadata:

@@ -27,6 +27,7 @@ from parley import db
 
 log = logging.getLogger("parley.remote")
 
+AT_ONCE_SECONDS = 0.02  # within which a whole task is recorded in one transaction
 STREAM_END_SECONDS = 0.1  # to wait for the end of a stream after its task ended
 AWAY_POLL_SECONDS = 15.0  # the longest wait between looks for an agent that cannot be reached
 HISTORY_LENGTH = 1  # the last message may be the answer
@@ -48,16 +49,26 @@ class AgentGone(Exception):
     code = "agent_gone"
 
 
+class AgentMoved(AgentGone):
+    """The agent's process that had the task is on another machine."""
+
+    code = "agent_moved"
+
+
 class TaskFollower:
     """Follows one remote task from its first event until it settles.
 
-    `hints` is the metadata of the last status update.
+    Attributes:
+        hints: the metadata of the last status update.
+        ended_at_once: did the agent stream the whole task in its first moment, so that nothing of it is stored yet?
     """
 
-    def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit, taken_from: TakenFrom) -> None:
-        """`taken_from`: takes out of an event what extensions say in it."""
-        self._is_alive = False
-        self._taken_from = taken_from
+    def __init__(
+        self, peer: Peer, remote_run: RemoteRun, emit: Emit, taken_from: TakenFrom, *, streams_whole: bool
+    ) -> None:
+        """`taken_from`: takes out of an event what extensions say in it. `streams_whole`: see `StateKeeper`."""
+        self._is_alive = self.ended_at_once = False
+        self._taken_from, self._streams_whole = taken_from, streams_whole
         self.hints: JSON = {}
         self._peer, self._remote_run, self._emit = peer, remote_run, emit
         self._run = remote_run.assignment.lease.run_id
@@ -68,6 +79,7 @@ class TaskFollower:
         self._has_other_context = False
         self._last_news = self._loop.time()
         self._backoff = Backoff()
+        self._whole: JSON = {}  # the task as its stream tells
         self._settled: JSON | None = None  # the stream's update that settled the task
         self._unreadable: Misbehaved | None = None  # why the stream could not be read
         self.translator = self._make_translator()
@@ -83,6 +95,8 @@ class TaskFollower:
             while True:
                 if stream is not None:
                     await self._read(stream)
+                    if self.ended_at_once:
+                        return self._whole
                 # An agent that does not stream has just returned the task.
                 if self._streams or stream is None or self._settled is not None or self._unreadable is not None:
                     task = await self._confirm_settled()
@@ -99,8 +113,8 @@ class TaskFollower:
             async with aclosing(self._events(stream)) as events:
                 async for event in events:
                     await self._handle_event(event)
-                    if self._settled is not None:
-                        await self._drain(events)
+                    if self._settled is not None and not self.ended_at_once:
+                        await self._drain(events, self._settled)
                         return
         except RemoteError as error:
             if not self._remote_run.task_id or isinstance(error, OtherTask):
@@ -116,24 +130,70 @@ class TaskFollower:
                 raise CutOff("The agent ended its answer without saying anything.")
 
     async def _events(self, stream: AsyncIterator[JSON]) -> AsyncGenerator[JSON]:
-        """The events of a stream. Waits for the first even if the turn is stopped: it names the task to cancel."""
-        first_event: JSON | None = None
+        """The events of a stream."""
+        early, coming = list[JSON](), None
         if not self._remote_run.task_id:
-            first = asyncio.ensure_future(anext(stream, None))
-            try:
-                first_event = await asyncio.shield(first)
-            except asyncio.CancelledError:
-                cancellation.run_in_background(self._cancel_once_named(stream, first))
-                raise
-        async with aclosing(stream):  # type: ignore[type-var]
-            if first_event is not None:
-                yield first_event
-            async for event in stream:
-                yield event
+            early, coming = await self._first_moment(stream)
+        try:
+            async with aclosing(stream):  # type: ignore[type-var]
+                if early and coming is None:
+                    await self._drain(stream, early[-1])
+                for event in early:
+                    yield event
+                if coming is not None:
+                    if (late := await coming) is None:
+                        return
+                    yield late
+                async for event in stream:
+                    yield event
+        finally:
+            if coming is not None and not coming.done():
+                coming.cancel()
 
-    async def _drain(self, stream: AsyncIterator[JSON]) -> None:
+    async def _first_moment(self, stream: AsyncIterator[JSON]) -> tuple[list[JSON], asyncio.Future[JSON | None] | None]:
+        """What a stream says of a new task at once, and its next event; None if the task has ended.
+
+        Waits for the first event even if the turn is stopped: it names the task to cancel.
+        """
+        early, until = list[JSON](), math.inf
+        while True:
+            coming = asyncio.ensure_future(anext(stream, None))
+            try:
+                wait = max(0.0, until - self._loop.time()) if early else None
+                await asyncio.wait({coming}, timeout=wait)
+            except asyncio.CancelledError:
+                cancellation.run_in_background(self._cancel_once_named(stream, coming, early))
+                raise
+            if not coming.done() or coming.exception() or (event := coming.result()) is None:
+                return early, coming
+            early.append(event)
+            if not self._takes_whole_streams or "message" in event:
+                return early, asyncio.ensure_future(anext(stream, None))
+            if self._fold(event):
+                self.ended_at_once = True
+                return early, None
+            if (event.get("statusUpdate") or {}).get("metadata"):  # a finished step, for example, is stored at once
+                return early, asyncio.ensure_future(anext(stream, None))
+            until = min(until, self._loop.time() + AT_ONCE_SECONDS)
+
+    @property
+    def _takes_whole_streams(self) -> bool:
+        """May a stream's end be taken for the task's, without asking for the task?"""
+        return self._streams_whole and not runs.has_payment(self._remote_run)
+
+    def _fold(self, event: JSON) -> bool:
+        """Add an event to the task that the stream tells. Has it settled?"""
+        if "task" in event:
+            self._whole = {**event["task"], "artifacts": [*event["task"].get("artifacts", [])]}
+        elif (update := event.get("artifactUpdate")) is not None and self._whole:
+            fold_artifact(self._whole["artifacts"], update)
+        elif (update := event.get("statusUpdate")) is not None and self._whole:
+            self._whole["status"] = update["status"]
+        return bool(self._whole) and is_settled(self._whole)
+
+    async def _drain(self, stream: AsyncIterator[JSON], last: JSON) -> None:
         """Read a stream to its end if that comes at once, so that its connection can be reused."""
-        state = state_of((self._settled or {})["status"])
+        state = state_of((last.get("statusUpdate") or last.get("task") or last)["status"])
         if state is None or not state.is_terminal:
             return
         with suppress(TimeoutError, RemoteError):
@@ -141,14 +201,19 @@ class TaskFollower:
                 async for _ in stream:
                     pass
 
-    async def _cancel_once_named(self, stream: AsyncIterator[JSON], first: asyncio.Future[JSON | None]) -> None:
+    async def _cancel_once_named(
+        self, stream: AsyncIterator[JSON], coming: asyncio.Future[JSON | None], early: list[JSON]
+    ) -> None:
         """Cancel the new task if the agent names it in time."""
         async with aclosing(stream):  # type: ignore[type-var]
             try:
                 async with asyncio.timeout(settings.REMOTE_CANCEL_SECONDS):
-                    task = event_task(await first or {})
+                    task = event_task(early[0] if early else await coming or {})
             except (RemoteError, TimeoutError):
                 return
+            finally:
+                coming.cancel()
+                await asyncio.wait({coming})
         if task:
             with suppress(LeaseLost):
                 await db.persist(runs.save_remote_task, self._remote_run, task, is_open=True)
@@ -178,7 +243,7 @@ class TaskFollower:
     def _note_alive(self) -> None:
         if not self._is_alive:
             self._is_alive = True
-            db.later(circuit_breaker.record_success, self._remote_run.assignment.agent)
+            circuit_breaker.note_success(self._remote_run.assignment.agent)
 
     def _note_settled(self, update: JSON) -> None:
         if is_settled(update):
@@ -192,6 +257,10 @@ class TaskFollower:
         if not self._remote_run.task_id:
             state = state_of(task["status"])
             is_open = state is None or not state.is_terminal
+            if self.ended_at_once:
+                runs.note_remote_task(self._remote_run, task, is_open=False)
+                self.translator = self._make_translator()
+                return
             await db.persist(runs.save_remote_task, self._remote_run, task, is_open=is_open)
             self.translator = self._make_translator()
 
@@ -317,6 +386,18 @@ def event_task(event: JSON) -> JSON | None:
     if not update.get("taskId"):
         return None
     return {"id": update["taskId"], "contextId": update.get("contextId", ""), "status": update.get("status", {})}
+
+
+def fold_artifact(artifacts: list[JSON], update: JSON) -> None:
+    """Add an `artifactUpdate` to a task's artifacts (A2A 1.0 §4.2.2)."""
+    piece = update["artifact"]
+    known = next((n for n, one in enumerate(artifacts) if one["artifactId"] == piece["artifactId"]), None)
+    if known is None:
+        artifacts.append(piece)
+    elif update.get("append"):
+        artifacts[known] = {**artifacts[known], "parts": [*artifacts[known].get("parts", []), *piece.get("parts", [])]}
+    else:
+        artifacts[known] = piece
 
 
 class Backoff:

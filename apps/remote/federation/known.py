@@ -7,6 +7,7 @@ import time
 from django.db.models import Q
 
 from apps.remote.models import Peer, RemoteAgent
+from parley import db
 
 KNOWN_SECONDS = 2.0
 
@@ -32,6 +33,12 @@ def special_remote(agent_id: int) -> RemoteAgent | None:
         rows = {row.agent_id: row for row in found}
         _known = time.monotonic() + KNOWN_SECONDS, rows
     return rows.get(agent_id)
+
+
+async def find_special(agent_id: int) -> RemoteAgent | None:
+    """As `special_remote`, on an event loop."""
+    until, rows = _known
+    return await db.run(special_remote, agent_id) if until < time.monotonic() else rows.get(agent_id)
 
 
 def remember_version(agent_id: int, version: str) -> None:

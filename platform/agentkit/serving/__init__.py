@@ -155,22 +155,37 @@ def _written(number: Any, result: Json) -> str:
 
 
 async def _as_sse(events: AsyncGenerator[Json], number: Any, *, with_trace: bool) -> AsyncIterator[str]:
-    """Server-sent events, with a comment where nothing happens for long."""
+    """Server-sent events, with a comment where nothing happens for long.
+
+    Those that come together go out together, up to a status: a step goes on once who follows asks for more.
+    """
+    loop, ready = asyncio.get_running_loop(), list[str]()
     async with aclosing(events):
-        following = asyncio.ensure_future(anext(events, None))
+        following = asyncio.eager_task_factory(loop, anext(events, None))
         try:
             while True:
-                await asyncio.wait({following}, timeout=QUIET_SECONDS)
+                if not following.done():
+                    await asyncio.sleep(0)  # a turn that needs no time has ended then
+                if not following.done():
+                    if ready:
+                        yield "".join(ready)
+                        ready.clear()
+                    await asyncio.wait({following}, timeout=QUIET_SECONDS)
                 if not following.done():
                     yield ": quiet\n\n"
                     continue
                 if (event := following.result()) is None:
-                    return
+                    break
                 if "trace" not in event:
-                    yield f"data: {_written(number, event)}\n\n"
+                    ready.append(f"data: {_written(number, event)}\n\n")
                 elif with_trace:
-                    yield f"event: trace\ndata: {json.dumps(event['trace'], default=str)}\n\n"
-                following = asyncio.ensure_future(anext(events, None))
+                    ready.append(f"event: trace\ndata: {json.dumps(event['trace'], default=str)}\n\n")
+                if "statusUpdate" in event:
+                    yield "".join(ready)
+                    ready.clear()
+                following = asyncio.eager_task_factory(loop, anext(events, None))
+            if ready:
+                yield "".join(ready)
         finally:
             following.cancel()
             await asyncio.wait({following})

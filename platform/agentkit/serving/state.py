@@ -34,7 +34,7 @@ log = logging.getLogger("agentkit")
 def extension(handler: SkillHandler) -> Json:
     """Its entry in the card."""
     described = "The caller keeps the state of conversations and sends it with each message."
-    return {"uri": URI, "description": described, "params": {"retrySafe": handler.retry_safe}}
+    return {"uri": URI, "description": described, "params": {"retrySafe": handler.retry_safe, "wholeStreams": True}}
 
 
 @dataclass(frozen=True)

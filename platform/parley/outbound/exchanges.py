@@ -8,7 +8,8 @@ import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Protocol, Self
+from urllib.parse import urlsplit, urlunsplit
 
 import httpcore2
 from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
@@ -23,6 +24,7 @@ from parley.outbound.errors import (
     Unsendable,
     Untrusted,
 )
+from parley.outbound.sockets import Connections
 from parley.outbound.targets import Allowed, Guard
 from parley.outbound.trust import trusted
 
@@ -71,13 +73,13 @@ class Exchange:
         self, guard: Guard, limits: Limits, *, trusted: ssl.SSLContext | None = None, socket: str = ""
     ) -> None:
         """`trusted` is by default what all calls trust. With the path of a Unix `socket` all requests go there."""
-        self._socket = socket
         self._guard = guard
         self._limits = limits
         self._trusted = trusted
         self._pool: httpcore2.AsyncConnectionPool | None = None
         self._allowed: Allowed | None = None  # when the pool was made
         self._retired: list[httpcore2.AsyncConnectionPool] = []
+        self._here = Connections(socket, limits.connections, limits.header_bytes) if socket else None
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,6 +88,8 @@ class Exchange:
         await self.aclose()
 
     async def aclose(self) -> None:
+        if self._here is not None:
+            await self._here.aclose()
         for pool in (*self._retired, *([self._pool] if self._pool else [])):
             await pool.aclose()
 
@@ -105,8 +109,7 @@ class Exchange:
             max_connections=self._limits.connections,
             max_keepalive_connections=20,
             keepalive_expiry=15.0,
-            network_backend=httpcore2.AnyIOBackend() if self._socket else CheckedConnections(self._guard),
-            uds=self._socket or None,
+            network_backend=CheckedConnections(self._guard),
         )
 
     @asynccontextmanager
@@ -133,8 +136,10 @@ class Exchange:
         headers: Iterable[tuple[bytes, bytes]],
         content: bytes | AsyncIterable[bytes],
         timeouts: Mapping[str, float | None] | None = None,
-    ) -> tuple[httpcore2.Response, Answer]:
+    ) -> tuple[Closing, Answer]:
         """Send a request for an adapter, which closes the response itself. `timeouts` are httpx's, by kind."""
+        if self._here is not None:
+            return await self._open_here(self._here, method, url, headers, content)
         pool = await self._current_pool()
         target = self._guard.check(url)
         sending = Sending()
@@ -156,7 +161,30 @@ class Exchange:
                 await response.aclose()
                 raise
 
-    def _answer(self, response: httpcore2.Response, host: str, deadline: float | None) -> Answer:
+    async def _open_here(
+        self,
+        here: Connections,
+        method: str,
+        url: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        content: bytes | AsyncIterable[bytes],
+    ) -> tuple[Closing, Answer]:
+        address, sending = urlsplit(url), Sending()
+        target = urlunsplit(("", "", address.path or "/", address.query, ""))
+        deadline = _deadline(self._limits.seconds)
+        with translated_errors(address.hostname or "", sending):
+            async with asyncio.timeout_at(deadline):
+                sent = _request_headers(headers, url)
+                response = await here.request(
+                    method, target, sent, content, self._limits.connect_seconds, sending.begin
+                )
+            try:
+                return response, self._answer(response, address.hostname or "", deadline)
+            except OutboundError:
+                await response.aclose()
+                raise
+
+    def _answer(self, response: Any, host: str, deadline: float | None) -> Answer:
         limits, headers = self._limits, response.headers
         if sum(len(name) + len(value) for name, value in headers) > limits.header_bytes:
             raise TooLarge(f"The head of the answer is larger than {limits.header_bytes} bytes.")
@@ -177,10 +205,22 @@ class Exchange:
         return Answer(response.status, headers, body, response.extensions.get("reason_phrase", b""))
 
 
+class Closing(Protocol):
+    """A response that its reader closes."""
+
+    @property
+    def extensions(self) -> Mapping[str, Any]: ...
+
+    async def aclose(self) -> None: ...
+
+
 class Sending:
     """Notices, through the HTTP library, when the request's first bytes are sent."""
 
     has_begun = False
+
+    async def begin(self) -> None:
+        self.has_begun = True
 
     async def noticed(self, event: str, _: Mapping[str, object]) -> None:
         if event.endswith("send_request_headers.started"):
@@ -193,8 +233,8 @@ class Sent(Sending):
     has_begun = True
 
 
-async def _in_time(response: httpcore2.Response, host: str, deadline: float | None) -> AsyncIterator[bytes]:
-    chunks = aiter(response.stream)  # type: ignore[arg-type]
+async def _in_time(response: Any, host: str, deadline: float | None) -> AsyncIterator[bytes]:
+    chunks = aiter(response.stream)
     while True:
         with translated_errors(host, Sent()):
             async with asyncio.timeout_at(deadline):

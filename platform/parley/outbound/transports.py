@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpcore2
 import httpx
 import httpx2
 
@@ -23,7 +22,7 @@ from parley.outbound.errors import (
     Unsendable,
     Untrusted,
 )
-from parley.outbound.exchanges import Answer, Exchange
+from parley.outbound.exchanges import Answer, Closing, Exchange
 
 ERRORS: dict[type[OutboundError], str] = {
     Forbidden: "ConnectError",
@@ -69,7 +68,7 @@ def client(exchange: Exchange, **options: Any) -> httpx2.AsyncClient:
 
 
 class Body(httpx.AsyncByteStream, httpx2.AsyncByteStream):
-    def __init__(self, library: Any, response: httpcore2.Response, answer: Answer) -> None:
+    def __init__(self, library: Any, response: Closing, answer: Answer) -> None:
         self._library, self._response, self._answer = library, response, answer
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
