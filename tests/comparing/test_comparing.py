@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from apps.accounts.people.erasure import erase
 from apps.agents import versions
 from apps.conversations.forks.models import ChosenLeaf
 from apps.conversations.queue.messages import send_due
@@ -44,7 +46,7 @@ async def test_each_answerer_gets_the_message_once(ada, echo, upper, worker):
 
 
 async def test_message_survives_a_kill_after_the_commit(ada, echo, upper, monkeypatch):
-    monkeypatch.setattr(comparing.QUEUES, "publish", lambda *keys: None)
+    monkeypatch.setattr(comparing, "QUEUES", SimpleNamespace(publish=lambda key: None))
     row = await db.run(begun, ada, echo, upper)
     for _ in range(2):
         for side in await db.run(lambda: list(row.sides.all())):
@@ -55,11 +57,11 @@ async def test_message_survives_a_kill_after_the_commit(ada, echo, upper, monkey
 
 def test_refused_comparison_leaves_nothing(ada, echo, upper, monkeypatch):
     monkeypatch.setattr(comparing.Side.objects, "bulk_create", lambda rows: 1 / 0)
-    session = Context.objects.count()
+    sessions = Context.objects.count()
     with pytest.raises(ZeroDivisionError):
         begun(ada, echo, upper)
     assert not Comparison.objects.exists()
-    assert Context.objects.count() <= session + 1, "only the empty session that its branches would begin in"
+    assert Context.objects.count() == sessions
 
 
 async def test_answer_is_a_side_of_its_comparison(ada, echo, upper, said, worker):
@@ -69,7 +71,7 @@ async def test_answer_is_a_side_of_its_comparison(ada, echo, upper, said, worker
     await until(lambda: all(one.state == State.DONE for one in comparing.shown_sides(row)))
     first, second = await db.run(comparing.shown_sides, row)
     assert (first.row.session_id, first.turn.text) == (task.context_id, "rivers")
-    assert (second.row.session.parent_id or second.row.session.forked_at is not None, second.turn.text) == (True, "RIVERS")
+    assert (second.row.session.forked_at, second.turn.text) == (0, "RIVERS")
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -122,7 +124,7 @@ def test_choices_count_for_agents_and_versions(ada, echo, upper):
 
 def test_erasure_removes_the_choices(ada, echo, upper):
     chosen(ada, begun(ada, echo, upper), "one", 1)
-    ada.delete()
+    erase(ada)
     assert counting.preferences(echo).is_empty
 
 
@@ -141,7 +143,7 @@ async def test_api_compares_and_chooses(ada_calls, echo, upper):
     assert {one["agent"] for one in made.body["sides"]} == {echo.slug, upper.slug}
     one = f"/comparisons/{made.body['id']}"
     refused = await ada_calls.put(f"{one}/choice", {"choice": "both", "position": 1})
-    assert refused.status == 422 or refused.status == 400
+    assert refused.status == 422
     done = await ada_calls.put(f"{one}/choice", {"choice": "one", "position": 2})
     assert [side["isChosen"] for side in done.body["sides"]] == [False, True]
     assert (await ada_calls.get(one)).body == done.body

@@ -1,1 +1,1 @@
-"""One message to two or more agents, models or versions; people choose the answer to go on with, and that is counted."""
+"""One message to several agents, models or versions. People choose the answer to go on with, and that is counted."""

@@ -36,6 +36,11 @@ class NewSide(Body):
     options = Struct(required=False, help_text="The agent's options, such as `model`.")
 
 
+def _sides_field() -> serializers.BaseSerializer[Any]:
+    bounds: JSON = {"allow_empty": False, "max_length": MOST}
+    return NewSide(many=True, help_text=f"{LEAST} to {MOST} answerers, with that of `answerId`.", **bounds)
+
+
 class NewComparison(Content):
     session_id = serializers.UUIDField(
         required=False, help_text="The session in which the message is said. By default a new one."
@@ -45,7 +50,7 @@ class NewComparison(Content):
         help_text="The id of an agent's message in the session. That answer is a side, and the message that it answers "
         "is sent to the others.",
     )
-    sides = NewSide(many=True, max_length=MOST, help_text=f"{LEAST} to {MOST} answerers, with that of `answerId`.")
+    sides = _sides_field()
     blind = serializers.BooleanField(
         default=False, help_text="Whether pages hide names until you choose. The order of the sides is then random."
     )
@@ -140,9 +145,7 @@ class Comparisons(ResourceViewSet):
         headers = {"Location": reverse("api:comparison", args=[made.pk])}
         return Response(self.shown(ComparisonShape, made), status=201 if is_new else 200, headers=headers)
 
-    @documented(
-        "comparisons_choose", "Choose an answer", body=NewChoice, answers={200: ComparisonShape}, refuses=[409]
-    )
+    @documented("comparisons_choose", "Choose an answer", body=NewChoice, answers={200: ComparisonShape}, refuses=[409])
     def choose(self, request: Request, **key: Any) -> Response:
         """The branch of the chosen answer becomes your current one. The choice counts in the agents' numbers. You can
         change it until the next message in one of the branches.

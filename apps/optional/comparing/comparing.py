@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from django.db import IntegrityError
 from django.utils import timezone
@@ -94,13 +94,15 @@ def begin(
     _check_count(answerers, has_answer=answer is not None)
     for one in answerers:
         check_may_use(principal, one.agent)
-    question = _question(principal, answerers[0], session, parts, answer, pk)
-    for one in answerers:
-        check_taken(one.agent, question.parts)
-    made = Comparison(pk=pk, owner_id=principal.user_id, session=question.session, digest=digest, blind=blind)
-    made.workspace_id = question.session.workspace_id
+    if session is not None:
+        find_session(principal, session)  # restored before the transaction
+    made = Comparison(pk=pk, owner_id=cast("int", principal.user_id), digest=digest, blind=blind)
     try:
         with write_transaction():
+            question = _question(principal, answerers[0], session, parts, answer, pk)
+            for one in answerers:
+                check_taken(one.agent, question.parts)
+            made.session, made.workspace_id = question.session, question.session.workspace_id
             made.save(force_insert=True)
             sent = _branch(principal, made, question, answerers)
     except IntegrityError:  # a concurrent request
@@ -187,9 +189,7 @@ def _side_of_answer(made: Comparison, session: Context, said: Message) -> Side:
     agent = found.agent or session.agent
     version = AgentVersion.objects.filter(agent=agent, number=found.version).first() if found.version else None
     model = str(found.options.get("model", ""))[:200]
-    return Side(
-        comparison=made, session=session, message_id=said.message_id, agent=agent, version=version, model=model
-    )
+    return Side(comparison=made, session=session, message_id=said.message_id, agent=agent, version=version, model=model)
 
 
 def choose(principal: Principal, comparison: Comparison, choice: str, side: Side | None = None) -> Comparison:
@@ -286,7 +286,7 @@ def _shown(row: Side) -> ShownSide:
         queued = QueuedMessage.objects.filter(context=row.session, message_id=row.message_id).first()
         held = queued.problem if queued else "Its message was deleted."
         return ShownSide(row, State.HELD if held else State.WAITING, None, held)
-    task = Task.objects.filter(pk=said.task_id).first()
+    task = Task.objects.filter(pk=said.task_id).first() if said.task_id else None
     if task is not None:
         return ShownSide(row, OF_TASKS.get(TaskState(task.state), State.WORKING), turn)
     return ShownSide(row, State.DONE if turn and turn.answer else State.WAITING, turn)

@@ -48,7 +48,7 @@ def comparison(request: HttpRequest, comparison: uuid.UUID) -> HttpResponse:
 @require_POST
 @login_required
 def choose(request: HttpRequest, comparison: uuid.UUID) -> HttpResponse:
-    """`choice`: the position of a side, or "both" or "neither". A side's branch is the session that one goes on with."""
+    """`choice`: the position of a side, whose branch one goes on with; or "both" or "neither"."""
     principal = principal_of(request)
     row, asked = comparing.COMPARISONS.find(principal, comparison), request.POST.get("choice", "")
     try:
