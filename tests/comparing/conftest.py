@@ -1,6 +1,9 @@
+from typing import Any
+
 import pytest
 
 from agentkit import Completed, Skill, SkillHandler, TaskContext
+from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 
 
@@ -15,5 +18,5 @@ class Upper(SkillHandler):
 
 
 @pytest.fixture
-def upper(db):
+def upper(db: Any) -> Agent:
     return register_hosted("upper", "tests.comparing.conftest:Upper")

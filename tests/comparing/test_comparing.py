@@ -137,7 +137,7 @@ def test_archive_of_a_person_has_comparisons(ada, bob, echo, upper):
 
 
 async def test_api_compares_and_chooses(ada_calls, echo, upper):
-    asked = {"text": "rivers", "sides": [{"agent": echo.slug}, {"agent": upper.slug}], "blind": True}
+    asked = {"text": "rivers", "answerers": [{"agent": echo.slug}, {"agent": upper.slug}], "blind": True}
     made = await ada_calls.post("/comparisons", asked)
     assert made.status == 201, made.body
     assert {one["agent"] for one in made.body["sides"]} == {echo.slug, upper.slug}

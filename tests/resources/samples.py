@@ -70,7 +70,7 @@ def begin_plan_run(key: object) -> None:
 HOOK = {"type": "webhook", "name": "Mine", "url": "https://192.0.43.8/hook"}
 SAMPLES = {
     "channels": Sample(HOOK, ready=lambda key: Channel.objects.update(url="http://127.0.0.1:9/")),  # it calls nobody
-    "comparisons": Sample({"text": "hello", "sides": [{"agent": "echo"}, {"agent": "plan"}]}),
+    "comparisons": Sample({"text": "hello", "answerers": [{"agent": "echo"}, {"agent": "plan"}]}),
     "exports": Sample({}, ready=lambda key: exports.make(uuid.UUID(key))),
     "keys": Sample({"name": "robot", "scopes": [READ]}),
     "plan-runs": Sample({"plan": "plan", "inputs": {}}, "run", begin_plan_run),

@@ -25,10 +25,10 @@ from apps.optional.comparing.models import Comparison
 from apps.record.errors import InvalidFields, KeyUsed
 
 ONE = Comparison.Choice.ONE
-EXAMPLE: JSON = {"text": "Name three rivers", "sides": [{"agent": "echo"}, {"agent": "report"}]}
+EXAMPLE: JSON = {"text": "Name three rivers", "answerers": [{"agent": "echo"}, {"agent": "report"}]}
 
 
-class NewSide(Body):
+class NewAnswerer(Body):
     agent = Line(help_text="The slug of the agent that answers.")
     version = serializers.IntegerField(
         required=False, min_value=1, help_text="The number of its version that answers. By default the current one."
@@ -36,9 +36,9 @@ class NewSide(Body):
     options = Struct(required=False, help_text="The agent's options, such as `model`.")
 
 
-def _sides_field() -> serializers.BaseSerializer[Any]:
+def _answerers_field() -> serializers.BaseSerializer[Any]:
     bounds: JSON = {"allow_empty": False, "max_length": MOST}
-    return NewSide(many=True, help_text=f"{LEAST} to {MOST} answerers, with that of `answerId`.", **bounds)
+    return NewAnswerer(many=True, help_text=f"{LEAST} to {MOST} answerers, with that of `answerId`.", **bounds)
 
 
 class NewComparison(Content):
@@ -50,7 +50,7 @@ class NewComparison(Content):
         help_text="The id of an agent's message in the session. That answer is a side, and the message that it answers "
         "is sent to the others.",
     )
-    sides = _sides_field()
+    answerers = _answerers_field()
     blind = serializers.BooleanField(
         default=False, help_text="Whether pages hide names until you choose. The order of the sides is then random."
     )
@@ -136,7 +136,7 @@ class Comparisons(ResourceViewSet):
         asked, key = self.body(NewComparison), self.idempotency_key
         quotas.count_fork(self.principal)
         parts = [] if "answer_id" in asked else read_parts(asked)
-        answerers = _answerers(self.principal, asked["sides"])
+        answerers = _answerers(self.principal, asked["answerers"])
         how = {"session": asked.get("session_id"), "answer": asked.get("answer_id"), "blind": asked["blind"]}
         try:
             made, is_new = comparing.begin(self.principal, answerers, parts=parts, key=key, **how)
@@ -165,7 +165,7 @@ def _answerers(principal: Principal, sides: list[JSON]) -> list[Answerer]:
             agent = usable_agent(principal, asked["agent"])
             version = chosen_version(principal, agent, asked.get("version"))
         except InvalidFields as wrong:
-            raise InvalidFields([(f"sides[{place}].{name}", said) for name, said in wrong.violations]) from None
+            raise InvalidFields([(f"answerers[{place}].{name}", said) for name, said in wrong.violations]) from None
         found.append(comparing.answerer_of(agent, version, asked.get("options")))
     return found
 

@@ -125,10 +125,10 @@ def _earlier(pk: uuid.UUID, digest: str) -> Comparison | None:
 def _check_count(answerers: Sequence[Answerer], *, has_answer: bool) -> None:
     least, most = LEAST - has_answer, MOST - has_answer
     if not least <= len(answerers) <= most:
-        raise InvalidFields([("sides", f"Choose {least} to {most} answerers.")])
+        raise InvalidFields([("answerers", f"Choose {least} to {most} answerers.")])
     distinct = {str(one.identity) for one in answerers}
     if len(distinct) < len(answerers):
-        raise InvalidFields([("sides", "Choose different agents, models or versions.")])
+        raise InvalidFields([("answerers", "Choose different agents, models or versions.")])
 
 
 def _question(

@@ -24,6 +24,7 @@ from apps.web.resources import MOST_SHOWN, do
 from apps.web.shell import agent_or_404, page, principal_of, reader_view
 
 MOST_AGENTS = 100  # of a list to choose from
+STOP_POLLING = 286  # htmx's own status
 ONE = Comparison.Choice.ONE
 
 
@@ -41,7 +42,7 @@ def comparison(request: HttpRequest, comparison: uuid.UUID) -> HttpResponse:
     about = {"row": row, "sides": sides, "may_choose": comparing.may_choose(row)}
     about["is_open"] = any(one.may_change for one in sides)
     if "HX-Request" in request.headers:
-        return render(request, "comparing/_states.html", about)
+        return render(request, "comparing/_states.html", about, status=None if about["is_open"] else STOP_POLLING)
     return page(request, "comparing/comparison.html", **about)
 
 

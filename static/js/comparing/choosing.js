@@ -42,7 +42,7 @@ async function send(form, key, message, done, dialog) {
   const [error, button] = [form.querySelector("[role=alert]"), form.querySelector("[type=submit]")];
   error.hidden = button.disabled = true;
   try {
-    const asked = { ...(await message()), sides: sidesOf(form), blind: form.elements.blind.checked };
+    const asked = { ...(await message()), answerers: answerersOf(form), blind: form.elements.blind.checked };
     const made = await api("POST", "/comparisons", asked, { key });
     done();
     dialog.close();
@@ -55,7 +55,7 @@ async function send(form, key, message, done, dialog) {
 }
 
 /** A value is a slug, or a slug, "model" or "version", and which. */
-function sidesOf(form) {
+function answerersOf(form) {
   const chosen = [...form.querySelectorAll("[name=side]")].map(({ value }) => value).filter(Boolean);
   return chosen.map((value) => {
     const [agent, kind, ...rest] = value.split(" ");
