@@ -173,7 +173,7 @@ def compare(principal: Principal, session: uuid.UUID) -> Comparison:
     if row is None:
         raise ContextNotFound
     source = lookup.find_session(principal, row.source_id)
-    before, after = _sides(source), _sides(again)
+    before, after = sides_of(source), sides_of(again)
     sent = {one.message_id: pk for pk, (one, _) in after.items()}
     turns: list[ComparedTurn] = []
     for message in _messages_of(source):
@@ -201,7 +201,7 @@ def _key(session: Context, message: Message) -> str:
     return f"rerun-{session.pk}-{message.pk}"
 
 
-def _sides(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:
+def sides_of(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:
     """By people's messages: the message and its turn."""
     spoken = list(lineage.messages(context).select_related("agent").order_by("index"))
     answers: dict[uuid.UUID, Message] = {}

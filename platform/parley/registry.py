@@ -54,6 +54,7 @@ class ParleyApp(AppConfig):
     sidebar_sections: Paths = ()  # above the recent sessions of people's sidebar: the principal; a SafeString
     session_trails: Paths = ()  # above the title of a session's page: the principal, the session; a SafeString
     session_acts: Paths = ()  # in the menu of a session's page: the principal, the session; a SafeString
+    agent_figures: Paths = ()  # with an agent's numbers, for who may see them: the agent; a SafeString
     storage_meters: Paths = ()  # when the dashboard's storage is measured; returns name, bytes and number
 
     # A function of one app; without it, what needs it raises LeftOut

@@ -129,6 +129,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.optional.agui",
     "apps.optional.langgraph",
     "apps.optional.voice",
+    "apps.optional.comparing",
     "apps.optional.channels",
     "apps.optional.channels.slack",
     "apps.optional.channels.telegram",

@@ -168,4 +168,9 @@ def views(person: Person) -> Iterator[View]:
     yield View("new-project", "/projects/new")
     yield View("project", f"/projects/{project['id']}", drawn("#project-sessions"))
     yield View("move-to-project", f"{session}/project")
+    rivals = [{"agent": "report"}, {"agent": "echo"}]
+    compared = person.api("POST", "/comparisons", text="make a report", answerers=rivals)["id"]
+    yield View("comparisons", "/comparisons")
+    yield View("compared", f"/comparisons/{compared}", drawn(".comparing-side iframe"))
+    yield View("answerers", session, pressed("[aria-label='Compare answers']", "dialog select"))
     yield View("nowhere", "/nowhere")

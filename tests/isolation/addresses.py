@@ -89,6 +89,7 @@ USUAL = {
     "budget": "payment budget",
     "chat_account": "chat_account",
     "invitation": "invitation",
+    "comparison": "comparison",
     "export": "export",
     "deployment": "deployment",
     "project_file": "project file",

@@ -13,7 +13,7 @@ from apps.api.framework.resources import ResourceViewSet
 from apps.api.framework.serializers import camel
 
 ViewSet = type[ResourceViewSet]
-MADE_BY_HAND = ("channel", "deployment", "export", "key", "plan_run", "schedule", "webhook")
+MADE_BY_HAND = ("channel", "comparison", "deployment", "export", "key", "plan_run", "schedule", "webhook")
 """In `tests.isolation.world`."""
 
 

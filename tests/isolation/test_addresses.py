@@ -34,6 +34,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "api/v1/projects/{project}/files"): {"filename": "a", "text": "a"},
     ("POST", "projects/{project}/act"): {"do": "share"},
     ("PATCH", "api/v1/sessions/{session}/queue/{message}"): {"text": "a"},
+    ("PUT", "api/v1/comparisons/{comparison}/choice"): {"choice": "both"},
     ("POST", "api/v1/tasks/{task}/answer"): {"text": "a"},
     ("POST", "api/v1/tasks/{task}/feedback"): {"rating": 1},
     ("POST", "api/v1/approvals/{task}"): {"decision": "approve", "asked": 1},

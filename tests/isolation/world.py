@@ -54,6 +54,8 @@ from apps.model_agents import pictures
 from apps.notifications import wording
 from apps.notifications.models import Channel, Notification, WebhookSigning
 from apps.optional.channels.models import ChatAccount
+from apps.optional.comparing import comparing
+from apps.optional.comparing.comparing import Answerer
 from apps.optional.evaluations.models import Example
 from apps.optional.mcp.resources import uri_of
 from apps.optional.projects import files, projects
@@ -301,6 +303,9 @@ def _fill_account(place: Place, echo: Agent) -> None:
     ids["workspace"], ids["member"] = place.workspace.pk, place.people[Role.MEMBER].pk
     Example.objects.create(agent=echo, text=f"{mark} example", created_by=owner)
     planned = Schedule(name=f"{mark} schedule", agent=echo, text=f"{mark} text", kind="interval", every_seconds=86400)
+    rivals = [Answerer(echo), Answerer(Agent.objects.get(slug=ids["own agent"]))]
+    compared = {"parts": [{"text": f"{mark} compared"}], "key": mark}
+    ids["comparison"] = comparing.begin(place.principal, rivals, **compared)[0].pk
     ids["schedule"] = schedules.save(place.principal, planned).pk
     webhook = IncomingWebhook(name=f"{mark} webhook", agent=echo, scheme="bearer", text=f"{mark} template")
     ids["incoming webhook"] = incoming.save(place.principal, webhook).pk

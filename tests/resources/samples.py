@@ -25,6 +25,9 @@ from apps.engine.accept import accept
 from apps.installation.models import Operation
 from apps.notifications.models import Channel, Notification
 from apps.optional.channels.models import ChatAccount
+from apps.optional.comparing import comparing
+from apps.optional.comparing.comparing import Answerer
+from apps.optional.comparing.models import Comparison
 from apps.optional.evaluations.models import Evaluation, Example
 from apps.optional.projects.models import Project
 from apps.optional.projects.projects import save as save_project
@@ -68,6 +71,7 @@ def begin_plan_run(key: object) -> None:
 HOOK = {"type": "webhook", "name": "Mine", "url": "https://192.0.43.8/hook"}
 SAMPLES = {
     "channels": Sample(HOOK, ready=lambda key: Channel.objects.update(url="http://127.0.0.1:9/")),  # it calls nobody
+    "comparisons": Sample({"text": "hello", "answerers": [{"agent": "echo"}, {"agent": "plan"}]}),
     "exports": Sample({}, ready=lambda key: exports.make(uuid.UUID(key))),
     "keys": Sample({"name": "robot", "scopes": [READ]}),
     "plan-runs": Sample({"plan": "plan", "inputs": {}}, "run", begin_plan_run),
@@ -168,6 +172,11 @@ def _notification(place: Place) -> Notification:
     return told
 
 
+def _comparison(place: Place) -> Comparison:
+    rivals = [Answerer(Agent.objects.get(slug="echo")), Answerer(_agent(place))]
+    return comparing.begin(place.principal, rivals, parts=[{"text": "hello"}], key=uuid.uuid4().hex)[0]
+
+
 def _remote_credential(place: Place) -> RemoteCredential:
     return RemoteCredential.objects.create(agent=_agent(place), user=place.owner, scheme="s", kind="bearer")
 
@@ -180,6 +189,7 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
         channel_id=place.ids["chat_channel"], user=place.owner, external_id=uuid.uuid4().hex
     ),
     Checkup: lambda place: _remote(place).agent.checkup,
+    Comparison: _comparison,
     Context: _session,
     Credential: _credential,
     Delivery: _delivery,

@@ -162,7 +162,7 @@ async def retry(
 
     def make_fork() -> _NewFork:
         found = find_session(principal, context)
-        row = _message_to_retry(principal, found, find_message(found, message) if message else None, key)
+        row = message_to_retry(principal, found, find_message(found, message) if message else None, key)
         how: dict[str, Any] = {"reason": "retry", "running": running, "title": _retry_title(found, row, agent)}
         how |= {"edited": _history(found, row, key, itself=False), "options": options}
         return _fork_before(principal, found, row, row.parts, agent, key, how)
@@ -199,7 +199,7 @@ def find_message(context: Context, message: uuid.UUID) -> Message:
     return found
 
 
-def _message_to_retry(principal: Principal, context: Context, message: Message | None, key: str) -> Message:
+def message_to_retry(principal: Principal, context: Context, message: Message | None, key: str = "") -> Message:
     """The caller's message that led to this one; by default the newest at the time when the key was first used.
 
     Raises UnsupportedOperation.

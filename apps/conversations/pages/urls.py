@@ -31,6 +31,7 @@ urlpatterns = [
         name="shared-file",
     ),
     path("sessions/<uuid:session>", page.session, name="session"),
+    path("sessions/<uuid:session>/framed", page.framed_session, name="framed-session"),
     path("sessions/<uuid:session>/earlier", page.earlier, name="earlier"),
     path("sessions/<uuid:session>/messages", sending.send_message, name="say"),
     path("sessions/<uuid:session>/approvals/<uuid:task>", approvals.decide, name="decide"),

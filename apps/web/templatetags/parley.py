@@ -67,6 +67,12 @@ def added_parts(name: str) -> SafeString:
     return format_html_join("", "{}", ((part(),) for part in added[name]))
 
 
+@register.simple_tag
+def agent_figures(agent: Agent) -> SafeString:
+    """What apps count of an agent."""
+    return format_html_join("", "{}", ((part(agent),) for part in added["agent_figures"]))
+
+
 @register.filter
 def at(mapping: Mapping[Any, Any] | str, key: Any) -> Any:
     """The value of a key; None if there is no mapping, or no such key."""

@@ -7,12 +7,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db.models import OuterRef, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.csp import CSP
 from django.utils.http import content_disposition_header
 from django.utils.text import slugify
+from django.views.decorators.clickjacking import xframe_options_sameorigin
+from django.views.decorators.csp import csp_override
 
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
@@ -40,6 +44,18 @@ MOST_TURNS = 300  # in one request for earlier ones
 @reader_view
 def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The newest turns; the WebSocket (`consumers`) sends the rest."""
+    return _session_page(request, session, "web/shell.html")
+
+
+@xframe_options_sameorigin
+@csp_override({**settings.SECURE_CSP, "frame-ancestors": [CSP.SELF]})
+@reader_view
+def framed_session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The conversation alone, for a frame of another page of ours. With `nameless`, it does not show who answers."""
+    return _session_page(request, session, "web/framed.html")
+
+
+def _session_page(request: HttpRequest, session: uuid.UUID, shell: str) -> HttpResponse:
     context = session_or_404(request, session)
     agents = list(Agent.objects.visible_to(principal_of(request)))
     choices = agent_choices([one for one in agents if one.listed or one == context.agent])
@@ -49,6 +65,8 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     return page(
         request,
         "conversations/session.html",
+        shell=shell,
+        is_nameless="nameless" in request.GET,
         session=context,
         is_own=context.owner_id == principal_of(request).user_id,
         may_write=may_write_shared(principal_of(request)),
