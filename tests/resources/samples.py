@@ -110,8 +110,8 @@ def _agent(place: Place) -> Agent:
 
 
 def _old_version(place: Place) -> AgentVersion:
+    AgentVersion.objects.filter(agent__slug=place.ids["own agent"], number=0).delete()
     agent = Agent.objects.get(slug=place.ids["own agent"])
-    AgentVersion.objects.filter(agent=agent, number=0).delete()
     return AgentVersion.objects.create(agent=agent, number=0, content=agent.current_version.content, sha256="")
 
 

@@ -14,7 +14,7 @@ from tests.isolation.addresses import Address, ids_of
 from tests.isolation.asking import Caller
 from tests.resources.declared import changed, everything
 
-FOR_READERS = {"POST keys/leaked", "POST plans/check", "POST schedules/preview"}
+FOR_READERS = {"POST keys/leaked", "POST plans/check", "POST schedules/preview", "POST prompts/{prompt}/render"}
 NOT_FOR_READERS = re.compile("keys|exports|deployments|agents/{slug}/(secrets|versions|release)")
 
 
