@@ -25,7 +25,7 @@ SCOPES = {
     CREDENTIALS: "give agents the credentials that tasks ask for",
     KEYS: "see, make and revoke API keys",
     MANAGE: "change the workspace and its members",
-    AGENTS: "deploy agents, return to their versions, and set their secrets, as an operator",
+    AGENTS: "deploy agents and set their secrets, as an operator, and choose which versions sessions use",
 }
 """What an API key may be limited to."""
 PRESETS = {"read": (READ,), "call": (READ, WRITE), "full": tuple(SCOPES)}

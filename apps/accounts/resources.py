@@ -180,6 +180,7 @@ class Resource[Row: Model]:
         related: relations that all faces show.
         order: of lists.
         permission: what the caller's role in the workspace must permit to save one, or to ask for a new one.
+        scope: what the caller's credential must allow, to save one.
         rows: of a library's model, whose manager does not know who sees what.
     """
 
@@ -191,6 +192,7 @@ class Resource[Row: Model]:
     related: tuple[str, ...] = ()
     order: tuple[str | OrderBy, ...] = ("-created_at", "-id")
     permission: Permission = Permission.SEND
+    scope: str = WRITE
     rows: Callable[[], VisibleQuerySet[Row]] | None = None
 
     @property
@@ -216,7 +218,7 @@ class Resource[Row: Model]:
 
         Raises MissingScope, MissingRole, QuotaExceeded, and what `save` raises.
         """
-        check_allowed(principal, WRITE, self.permission)
+        check_allowed(principal, self.scope, self.permission)
         assert self.save is not None
         if row._state.adding:
             count_act(principal)

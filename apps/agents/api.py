@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db.models import prefetch_related_objects
 from django.urls import path
 from drf_spectacular.utils import extend_schema_serializer
@@ -14,18 +12,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.principals import AGENTS
-from apps.accounts.resources import NotNeeded
 from apps.agents import cards
-from apps.agents.models import MAX_CATEGORY_LENGTH, SEE_VERSIONS, Agent, AgentNotFound, AgentVersion
+from apps.agents.models import MAX_CATEGORY_LENGTH, Agent
 from apps.agents.negotiation import Assessment
-from apps.agents.registration import REVERT, RIGHT_TO_REVERT
-from apps.api.framework.resources import ModelShape
+from apps.agents.rollouts import api as rollouts
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Listing, Query, Shape, page_of
-from apps.api.framework.views import Endpoint, Operations
+from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON
-from apps.record.errors import InvalidFields
 from apps.remote.models import SignatureStatus
 from apps.routing import ranking
 from parley import db
@@ -258,62 +252,9 @@ def _found_json(found: list[ranking.FoundAgent]) -> list[JSON]:
     return [agent | fit for agent, fit in zip(agents_json([one.agent for one in found]), fits, strict=True)]
 
 
-@extend_schema_serializer(component_name="AgentVersion")
-class VersionShape(ModelShape):
-    """A version of an agent."""
-
-    current = serializers.SerializerMethodField(help_text="Whether the agent works as this version.")
-    folder = serializers.CharField(read_only=True, help_text="The digest of the agent's folder. Empty if it has none.")
-
-    class Meta:
-        model = AgentVersion
-        fields = ("number", "current", "note", "folder", "sha256", "created_at")
-        read_only_fields = fields
-
-    def get_current(self, version: AgentVersion) -> bool:
-        return version.agent.current_version_id == version.pk
-
-
-class Versions(Operations):
-    scopes = dict.fromkeys(("GET", "HEAD", "POST"), AGENTS)
-    rights = {"GET": SEE_VERSIONS, "HEAD": SEE_VERSIONS, "POST": RIGHT_TO_REVERT}
-
-    @documented(
-        "agent_versions_list",
-        "List an agent's versions, newest first",
-        query=Listing,
-        answers={200: page_of(VersionShape)},
-    )
-    def list(self, request: Request, slug: str) -> Response:
-        """For operators."""
-        rows = self._versions(slug)
-        return self.page(rows, ("-number",), self.query(Listing), lambda found: VersionShape(found, many=True).data)
-
-    @documented("agent_versions_revert", "Revert an agent to a version", answers={200: VersionShape}, refuses=[422])
-    def revert(self, request: Request, slug: str, version: int) -> Response:
-        """For operators. This makes a new version with the same content. Running tasks continue with their version. If
-        it is the current version, nothing changes.
-        """
-        row = self._versions(slug).find(self.principal, version)
-        try:
-            with suppress(NotNeeded):
-                row = REVERT.perform(self.principal, row)
-        except ValidationError as error:
-            raise InvalidFields.of(error) from None
-        return Response(VersionShape(row).data)
-
-    def _versions(self, slug: str) -> Any:
-        """Raises AgentNotFound."""
-        rows = AgentVersion.objects.visible_to(self.principal).filter(agent__slug=slug)
-        if not rows.exists():
-            raise AgentNotFound
-        return rows.select_related("agent__current_version")
-
-
 urlpatterns = [
     path("agents", Agents.as_view(), name="agents"),
     path("agents/search", AgentSearch.as_view(), name="agent-search"),
+    *rollouts.urlpatterns,
     path("agents/<str:slug>", OneAgent.as_view(), name="agent"),
-    path("agents/<str:slug>/versions", Versions.at(get="list"), name="agent-versions"),
-    path("agents/<str:slug>/versions/<int:version>/revert", Versions.at(post="revert"), name="revert-agent"),
 ]

@@ -19,6 +19,7 @@ from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.secrets.encryption import EncryptedTextField
 from apps.accounts.visibility import VisibleQuerySet
+from apps.agents.rollouts import models as rollouts  # noqa: F401  # Django looks for models in this module
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 from apps.installation import current
 from apps.installation.models import Activity
@@ -32,6 +33,8 @@ MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
 """Slugs that only hosted agents may have, because people's answers go to them."""
+DECIDED_APART = frozenset({"session_versions", "rollout", "withdrawn_versions"})
+"""Fields of an agent that acts set (`apps.agents.rollouts`), and no form."""
 DRAFT_PREFIX = "draft--"
 """Of the slugs of agents that hold what somebody tries before they save it."""
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
@@ -78,6 +81,14 @@ class AgentQuerySet(VisibleQuerySet["Agent"]):
         of_people = made.filter(workspace=here.workspace_id, owner__isnull=False)
         return of_people if here.can(Permission.SETTINGS) else of_people.filter(owner=user)
 
+    def with_versions_for(self, principal: Principal) -> AgentQuerySet:
+        """Agents whose versions the caller may see: operators all, who builds in a workspace those there."""
+        if may_operate(principal, SEE_VERSIONS):
+            return self if principal.agents is None else self.filter(slug__in=principal.agents)
+        if not principal.can(Permission.BUILD):
+            return self.none()
+        return self.visible_to(principal).filter(workspace=principal.workspace_id)
+
     def listed(self) -> AgentQuerySet:
         """Agents that people and the router choose from. Others are called by their slug."""
         return self.filter(listed=True)
@@ -96,6 +107,7 @@ SLUG_VALIDATORS: list[Callable[[Any], None]] = [
     refuse_reserved_slug,
 ]
 DEPLOYMENT = "deployment"
+SEE_VERSIONS = "agents.view_agentversion"
 """In the content of a version whose agent has a folder: the folder's digest."""
 
 
@@ -124,6 +136,10 @@ class Agent(models.Model):
         OFF = "off", "no tool"
         AGENT = "agent", "one tool"
         SKILLS = "skills", "a tool for each skill"
+
+    class SessionVersions(models.TextChoices):
+        NEWEST = "newest", "move to the newest version"
+        KEPT = "kept", "continue on the version that began them"
 
     class Health(models.TextChoices):
         OK = "ok", "Healthy"
@@ -233,6 +249,30 @@ class Agent(models.Model):
     current_version = models.ForeignKey(
         "AgentVersion", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
+    session_versions = models.CharField(
+        "sessions",
+        max_length=6,
+        choices=SessionVersions,
+        default=SessionVersions.NEWEST,
+        db_default=SessionVersions.NEWEST,
+        editable=False,
+        help_text="What sessions do when there is a new version.",
+    )
+    rollout = models.ForeignKey(
+        "Rollout",
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        db_index=False,
+        editable=False,
+        help_text="The rollout that is under way.",
+    )
+    withdrawn_versions = models.JSONField(
+        default=list,
+        db_default=models.Value([], models.JSONField()),
+        editable=False,
+        help_text="Numbers of versions that no session continues on.",
+    )
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
     owner = models.ForeignKey(
         User,
@@ -263,6 +303,13 @@ class Agent(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, **options: Any) -> None:
+        """What is decided apart from the agent's own fields stays as it is in the database."""
+        if not self._state.adding and options.get("update_fields") is None:
+            fields = (field for field in self._meta.concrete_fields if not field.primary_key)
+            options["update_fields"] = [one.name for one in fields if one.name not in DECIDED_APART]
+        super().save(**options)
 
     def clean(self) -> None:
         """Raises ValidationError for an invalid fallback, slug or access."""
@@ -420,11 +467,7 @@ class AgentVersionQuerySet(VisibleQuerySet["AgentVersion"]):
     key = "number"
 
     def visible_to(self, principal: Principal) -> AgentVersionQuerySet:
-        """Operators see all who may see them in admin, of the agents that their credential reaches."""
-        return principal.only_agents(self, "agent") if may_operate(principal, SEE_VERSIONS) else self.none()
-
-
-SEE_VERSIONS = "agents.view_agentversion"
+        return self.filter(agent__in=Agent.objects.with_versions_for(principal))
 
 
 class AgentVersion(models.Model):

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from agentkit import HandlerError, SkillHandler, load_handler
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.errors import Kind, Refusal
 from apps.accounts.models import User, Workspace, may_operate, person_of
 from apps.accounts.people.erasure import Person, Remains
 from apps.accounts.permissions import Permission
@@ -19,9 +20,11 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, SEE_VERSIONS, STEERABLE, USUAL_SECONDS, Agent, AgentVersion
+from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, STEERABLE, USUAL_SECONDS, Agent, AgentVersion
 from parley.db.sql import write_transaction
 from parley.registry import added
+
+RIGHT_TO_RELEASE = "agents.change_agent"
 
 
 def house_workspace() -> Workspace:
@@ -62,23 +65,28 @@ def register_model(slug: str, definition: Definition, *, author: User | None = N
 
 @transaction.atomic
 def define(
-    agent: Agent, definition: Definition, *, author: User | None = None, note: str = "", **policies: Any
+    agent: Agent,
+    definition: Definition,
+    *,
+    author: User | None = None,
+    note: str = "",
+    as_candidate: bool = False,
+    **policies: Any,
 ) -> AgentVersion:
-    """Apply the definition, as a new version if it differs. Raises ValidationError."""
+    """Apply the definition, as a new version if it differs. Raises ValidationError.
+
+    `as_candidate`: only save a version, which a rollout can try. The agent stays as it is.
+    """
     definitions.check_definition(definition, agent.slug)
     capabilities = {**agent.capabilities, "streaming": definition.streaming}
     before = agent.current_version.content if agent.current_version else {}
-    set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
+    if not as_candidate:
+        set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
     if definition.mcp_servers and not before.get("mcp_servers"):
         tool_policies.ask_before_mcp(agent, author)
+    if as_candidate:
+        return versions.propose_version(agent, definition.content, author=author, note=note)
     return versions.save_version(agent, definition.content, author=author, note=note)
-
-
-def is_revertible(agent: Agent) -> bool:
-    """Whether its versions define it, so that it can return to one. Other remote agents' own cards do."""
-    if agent.kind == Agent.Kind.REMOTE:
-        return bool(agent.folder)
-    return added["restorers", agent.kind] is not None
 
 
 def choosable_versions(principal: Principal, agent: Agent) -> QuerySet[AgentVersion]:
@@ -86,23 +94,67 @@ def choosable_versions(principal: Principal, agent: Agent) -> QuerySet[AgentVers
 
     Older ones are for those who build agents in its workspace, and for operators who see versions.
     """
-    is_builder = agent.workspace_id == principal.workspace_id and principal.can(Permission.BUILD)
-    may_choose = is_revertible(agent) and (is_builder or may_operate(principal, SEE_VERSIONS))
-    return agent.versions.order_by("-number") if may_choose else AgentVersion.objects.none()
+    if not versions.run_side_by_side(agent):
+        return AgentVersion.objects.none()
+    return AgentVersion.objects.visible_to(principal).filter(agent=agent).order_by("-number")
+
+
+def may_release(principal: Principal, agent: Agent) -> bool:
+    """Who decides which version is current: operators of agents, and in its workspace who may edit it."""
+    if agent.workspace_id == principal.workspace_id and principal.can(Permission.BUILD):
+        if agent.kind != Agent.Kind.MODEL:
+            return True
+        if agent.owner_id is not None and (agent.owner_id == principal.user_id or principal.can(Permission.SETTINGS)):
+            return True
+    return may_operate(principal, RIGHT_TO_RELEASE)
+
+
+class NoRelease(Refusal):
+    """Its owner, managers of its workspace and operators decide which version an agent uses."""
+
+    kind = Kind.FORBIDDEN
+
+
+class OneVersionOnly(Refusal):
+    """Its handler or its own card defines this agent, so only one version of it can run. Change that instead."""
+
+    kind = Kind.CONFLICT
+
+
+def check_release(agent: Agent, principal: Principal) -> None:
+    """Raises NoRelease, OneVersionOnly."""
+    if not may_release(principal, agent):
+        raise NoRelease
+    if not versions.run_side_by_side(agent):
+        raise OneVersionOnly
 
 
 def revert(version: AgentVersion, author: User | None) -> AgentVersion:
-    """Return to a version, as a new one.
+    """Return to a version. No session continues on the one that was current.
 
-    Raises ValidationError if it cannot work any more, or a handler or card defines the agent.
+    Raises ValidationError if it cannot work any more, OneVersionOnly if a handler or card defines the agent.
     """
-    if not is_revertible(version.agent):
-        raise ValidationError({"version": "The handler defines this agent. Change the handler instead."})
-    restore: Callable[..., AgentVersion] = added["restorers", version.agent.kind]
+    if not versions.run_side_by_side(version.agent):
+        raise OneVersionOnly
     with write_transaction():
-        made = restore(version, author=author, note=f"Back to version {version.number}.")
+        locked = Agent.objects.select_for_update(of=("self",)).select_related("current_version")
+        left = locked.get(pk=version.agent_id).current_version
+        made = apply_version(version, author, f"Back to version {version.number}.")
+        if left is not None:
+            versions.withdraw(version.agent, left.number)
         details = {"restored": version.number, "version": made.number}
         audit.record(AuditAction.VERSION_RESTORED, actor=author, object=version.agent, details=details)
+    return made
+
+
+def apply_version(version: AgentVersion, author: User | None, note: str) -> AgentVersion:
+    """Make a version current: itself if it is the newest, or else a new one with its content and the note.
+
+    Raises ValidationError.
+    """
+    restore: Callable[..., AgentVersion] = added["restorers", version.agent.kind]
+    made = restore(version, author=author, note=note)
+    versions.withdraw(version.agent, but=made.number)
     return made
 
 
@@ -155,23 +207,37 @@ def error_text(error: ValidationError) -> str:
 def _revert(version: AgentVersion, operator: Principal) -> AgentVersion:
     if version.agent.current_version_id == version.pk:
         raise NotNeeded("It is the current version.")
+    if versions.is_candidate(version):
+        raise NotNeeded("It is being tried. Promote it.")
     try:
         return revert(version, person_of(operator))
     except ValidationError as error:
-        raise ValidationError(f"{version.agent} is unchanged. {error_text(error)}") from None
+        raise Unusable(f"{version.agent} is unchanged. {error_text(error)}") from None
 
 
-RIGHT_TO_REVERT = "agents.change_agent"
-REVERT = Act(
+class Unusable(Refusal):
+    """The version cannot be used any more: something that it names is gone."""
+
+    kind = Kind.CONFLICT
+
+
+REVERT = Act[AgentVersion](
     name="revert",
-    label="Revert to this version",
+    label="Roll back to this version",
     do=_revert,
-    summary="Revert to a version",
-    effect="This makes a new version with the same content. Running tasks continue with their version.",
-    said=lambda made: f"Reverted: {made} has the same content.",
-    is_offered=lambda version: is_revertible(version.agent) and version.agent.current_version_id != version.pk,
+    summary="Roll back to a version",
+    effect="It becomes current, as a new version if there are newer ones. No session continues on the version that was"
+    " current, but tasks that run do.",
+    said=lambda made: f"Rolled back: {made} is current.",
+    check=lambda version, principal: check_release(version.agent, principal),
     scope=SCOPE,
-    operator_permission=RIGHT_TO_REVERT,
+    permission=Permission.BUILD,
+    operator_permission=RIGHT_TO_RELEASE,
+    is_offered=lambda version: (
+        versions.run_side_by_side(version.agent)
+        and version.agent.current_version_id != version.pk
+        and not versions.is_candidate(version)
+    ),
     icon="undo",
     records=True,
 )

@@ -16,12 +16,13 @@ from itertools import zip_longest
 from typing import Any
 
 import rfc8785
-from django.db import transaction
+from django.db import models, transaction
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
+from apps.agents.rollouts.models import Rollout
 
 JSON = dict[str, Any]
 
@@ -34,24 +35,35 @@ def hosted_content(agent: Agent) -> JSON:
 
 @transaction.atomic
 def save_version(agent: Agent, content: JSON, *, author: User | None = None, note: str = "") -> AgentVersion:
-    """Make this the current version; a new one if the content differs."""
+    """Make this the current version: the newest one, if that has this content, or a new one."""
     newest = _lock_newest(agent)
-    if newest and newest.sha256 == content_digest(content) and newest.pk == agent.current_version_id:
-        return newest
-    version = _create(agent, newest, content, author, note)
+    same = newest if newest and newest.sha256 == content_digest(content) else None
+    if same and same.pk == agent.current_version_id:
+        return same
+    version = same or _create(agent, newest, content, author, note)
     agent.current_version = version
     if agent.kind in (Agent.Kind.MODEL, Agent.Kind.PLAN):  # other kinds set their own
         agent.version = f"1.{version.number - 1}.0"
     agent.save(update_fields=["current_version", "version", "updated_at"])
-    _record(AuditAction.AGENT_REGISTERED if newest is None else AuditAction.VERSION_PUBLISHED, version)
+    _record(AuditAction.AGENT_REGISTERED if newest is None else AuditAction.VERSION_PUBLISHED, version, author)
     return version
 
 
 @transaction.atomic
-def propose_version(agent: Agent, content: JSON, *, note: str = "") -> AgentVersion:
-    """Save a version that is not current yet."""
-    version = _create(agent, _lock_newest(agent), content, None, note)
-    _record(AuditAction.CARD_PROPOSED, version)
+def propose_version(
+    agent: Agent,
+    content: JSON,
+    *,
+    author: User | None = None,
+    note: str = "",
+    action: AuditAction = AuditAction.VERSION_PROPOSED,
+) -> AgentVersion:
+    """Save a version that is not current yet: the newest one, if that has this content, or a new one."""
+    newest = _lock_newest(agent)
+    if newest is not None and newest.sha256 == content_digest(content):
+        return newest
+    version = _create(agent, newest, content, author, note)
+    _record(action, version, author)
     return version
 
 
@@ -68,10 +80,10 @@ def _create(agent: Agent, newest: AgentVersion | None, content: JSON, author: Us
     )
 
 
-def _record(action: AuditAction, version: AgentVersion) -> None:
-    """The author is the actor of whatever made the version, unless it has none."""
+def _record(action: AuditAction, version: AgentVersion, author: User | None) -> None:
+    """The author is the actor, unless there is none."""
     details = {"kind": version.agent.kind, "version": version.number, "sha256": version.sha256, "note": version.note}
-    audit.record(action, actor=version.author, object=version.agent, details=details)
+    audit.record(action, actor=author, object=version.agent, details=details)
 
 
 def content_digest(content: JSON) -> str:
@@ -89,6 +101,94 @@ def version_at(key: uuid.UUID) -> AgentVersion:
 def version_numbered(agent: int, number: int) -> AgentVersion:
     """Cached. Raises AgentVersion.DoesNotExist."""
     return AgentVersion.objects.get(agent=agent, number=number)
+
+
+def run_side_by_side(agent: Agent) -> bool:
+    """Whether several versions of the agent can run at a time: its versions define it, not a handler or a remote card.
+
+    No query, once the process knows its current version.
+    """
+    if agent.current_version_id is None or agent.kind == Agent.Kind.HOSTED:
+        return False
+    return agent.kind != Agent.Kind.REMOTE or bool(version_at(agent.current_version_id).folder)
+
+
+def number_for_session(agent: Agent, session: str) -> int | None:
+    """The version with which a new session begins; None if a handler or a remote card defines the agent.
+
+    `session` is the A2A contextId: while a rollout goes on, it decides whether the session tries the candidate. So a
+    repeated send gets the same, and a session that tries it at 10 % does so at 20 %.
+    """
+    if not run_side_by_side(agent):
+        return None
+    if agent.rollout_id is not None:
+        rollout = Rollout.objects.get(pk=agent.rollout_id)
+        if percentile_of(session, rollout.candidate_id) < rollout.percent:
+            return version_at(rollout.candidate_id).number
+    return version_at(agent.current_version_id).number
+
+
+def percentile_of(session: str, candidate: uuid.UUID) -> int:
+    """A number from 0 to 99, evenly spread over sessions; of each candidate another."""
+    return int.from_bytes(hashlib.sha256(f"{candidate} {session}".encode()).digest()[:8]) % 100
+
+
+def version_in_session(agent: Agent, begun: int | None) -> AgentVersion | None:
+    """The version of the next turn in a session that began with the version of this number, if it is known.
+
+    The current one, unless the agent's sessions keep theirs, or this is the candidate of the rollout under way. No
+    session continues on a version that was withdrawn.
+    """
+    if agent.current_version_id is None:
+        return None
+    current = version_at(agent.current_version_id)
+    if begun is None or begun == current.number or begun in agent.withdrawn_versions:
+        return current
+    is_kept = agent.session_versions == Agent.SessionVersions.KEPT
+    if not is_kept and agent.rollout_id is not None:
+        is_kept = version_at(candidate_of(agent.rollout_id)).number == begun
+    return version_numbered(agent.pk, begun) if is_kept else current
+
+
+class Standing(models.TextChoices):
+    CURRENT = "current", "current"
+    CANDIDATE = "candidate", "candidate"
+    WITHDRAWN = "withdrawn", "withdrawn"
+    PROPOSED = "proposed", "not current yet"
+    EARLIER = "earlier", "earlier"
+
+
+def standing(version: AgentVersion) -> Standing:
+    """What a version is to its agent, whose current version should be loaded."""
+    agent = version.agent
+    if agent.current_version_id == version.pk:
+        return Standing.CURRENT
+    if is_candidate(version):
+        return Standing.CANDIDATE
+    if version.number in agent.withdrawn_versions:
+        return Standing.WITHDRAWN
+    current = agent.current_version
+    return Standing.PROPOSED if current is not None and current.number < version.number else Standing.EARLIER
+
+
+def withdraw(agent: Agent, number: int | None = None, *, but: int | None = None) -> None:
+    """Let no session continue on the version of this number; let them on that of `but`."""
+    locked = Agent.objects.select_for_update().only("withdrawn_versions").get(pk=agent.pk)
+    wanted = sorted({*locked.withdrawn_versions, *([number] if number else [])} - {but})
+    if wanted != locked.withdrawn_versions:
+        Agent.objects.filter(pk=agent.pk).update(withdrawn_versions=wanted)
+
+
+@lru_cache(maxsize=1000)
+def candidate_of(rollout: uuid.UUID) -> uuid.UUID:
+    """The key of the version that a rollout tries. Cached: it never changes."""
+    return Rollout.objects.values_list("candidate", flat=True).get(pk=rollout)
+
+
+def is_candidate(version: AgentVersion) -> bool:
+    """Whether a part of new sessions tries it."""
+    rollout = version.agent.rollout_id
+    return rollout is not None and candidate_of(rollout) == version.pk
 
 
 CONTEXT_LINES = 3  # unchanged lines before and after a change

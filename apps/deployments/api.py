@@ -67,8 +67,8 @@ class DeploymentShape(ModelShape):
     class Meta:
         model = Deployment
         fields = (
-            "id", "slug", "access", "state", "progress", "problem", "log", "version", "url", "digest", "files", "size",
-            "created_at", "finished_at",
+            "id", "slug", "access", "as_candidate", "state", "progress", "problem", "log", "version", "url", "digest",
+            "files", "size", "created_at", "finished_at",
         )  # fmt: skip
 
 
@@ -83,6 +83,9 @@ class NewDeployment(Body):
         default="",
         allow_blank=True,
         help_text=Deployment._meta.get_field("access").help_text,
+    )
+    as_candidate = serializers.BooleanField(
+        default=False, help_text=Deployment._meta.get_field("as_candidate").help_text
     )
     secrets = serializers.DictField(
         child=serializers.CharField(max_length=LONGEST_SECRET, trim_whitespace=False),
@@ -132,9 +135,9 @@ class Deployments(ResourceViewSet):
 
     def _begun(self, asked: JSON, packed: Packed) -> Any:
         """Raises InvalidFields."""
-        more = {"access": asked["access"], "secrets": asked["secrets"], "author": person_of(self.principal)}
+        given = {name: asked[name] for name in ("access", "as_candidate", "secrets")}
         try:
-            begun = registering.begin(asked["slug"], packed, **more)
+            begun = registering.begin(asked["slug"], packed, **given, author=person_of(self.principal))
         except ValidationError as error:
             raise InvalidFields.of(error) from None
         registering.DEPLOYMENTS.publish(begun.pk)

@@ -78,6 +78,12 @@ class Deployment(Work):
         blank=True,
         help_text="Who may use it. Empty: as its agent.yaml says, or as it was.",
     )
+    as_candidate = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Whether a new version of an agent that exists is not current yet, so that a rollout can try it.",
+    )
     state = models.CharField(max_length=10, choices=State, default=State.WAITING, editable=False)
     progress = models.TextField(blank=True, editable=False, help_text="What was done, a line each.")
     problem = models.TextField(blank=True, editable=False, help_text="Why it failed. Empty if it did not.")

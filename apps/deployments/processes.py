@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -87,11 +87,16 @@ def name_of(slug: str, digest: str) -> str:
     return f"{slug[:40]}-{digest[:12]}"
 
 
-def prune(slug: str) -> None:
-    """Delete the oldest environments of an agent on this machine; if one is called again, it is made again."""
+def prune(slug: str, needed: Collection[str] = ()) -> None:
+    """Delete the oldest environments of an agent on this machine, but those of the folders with a `needed` digest.
+
+    If one is called again, it is made again.
+    """
+    names = {name_of(slug, digest) for digest in needed}
     places = sorted(agents_folder().glob(f"{slug[:40]}-{'[0-9a-f]' * 12}"), key=lambda one: one.stat().st_mtime)
     for old in places[:-MOST_PLACES]:
-        shutil.rmtree(old, ignore_errors=True)
+        if old.name not in names:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def all_places() -> list[Path]:

@@ -37,6 +37,8 @@ from apps.agents.registration import error_text
 from apps.deployments import processes
 from apps.deployments.models import AgentSecret, Deployment, Folder
 from apps.deployments.processes import Place
+from apps.record.execution import Run
+from apps.record.models import Context
 from apps.remote import registration
 from apps.remote.agent_cards import cards
 from apps.remote.agent_cards.card_verification import CardSignature
@@ -80,18 +82,25 @@ class Deployed(Preview):
 
 
 def begin(
-    slug: str, packed: Packed, *, access: str = "", secrets: Secrets | None = None, author: User | None = None
+    slug: str,
+    packed: Packed,
+    *,
+    access: str = "",
+    as_candidate: bool = False,
+    secrets: Secrets | None = None,
+    author: User | None = None,
 ) -> Deployment:
     """Store a folder that shall become the agent `slug`, or its newest version. A worker does it: see `deploy`.
 
     The same once more, while it waits, is the same deployment. `secrets` are the agent's once its process runs.
+    `as_candidate`: the version of an agent that is there is not current yet: a rollout can try it.
     Raises ValidationError.
     """
     if unnamed := (secrets or {}).keys() - set(packed.description.secrets):
         raise ValidationError({"secrets": f"agent.yaml names no secret {min(unnamed)}. Add it to `secrets` there."})
     if Agent.objects.filter(slug=slug).exclude(kind=Agent.Kind.REMOTE).exists():
         raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
-    asked = {"slug": slug, "digest": packed.digest, "access": access}
+    asked = {"slug": slug, "digest": packed.digest, "access": access, "as_candidate": as_candidate}
     begun = Deployment(
         **asked,
         size=len(packed.archive),
@@ -156,7 +165,23 @@ def _end(found: Deployment, ending: Json) -> None:
     printed = Place(found.slug, found.digest).log(LOG_BYTES)
     found.release(finished_at=timezone.now(), log=printed, secrets=None, **ending)
     if ending["state"] == State.DONE:
-        processes.prune(found.slug)
+        processes.prune(found.slug, folders_in_use(ending["agent"]))
+
+
+def folders_in_use(agent: Agent) -> set[str]:
+    """The digests of those that sessions, a rollout or runs of the agent use."""
+    begun = (
+        Context.objects.filter(agent=agent, deleted_at=None)
+        .order_by()
+        .values_list("agent_version", flat=True)
+        .distinct()
+    )
+    used = {versions.version_in_session(agent, number) for number in (None, *begun)}
+    if agent.rollout_id is not None:
+        used.add(versions.version_at(versions.candidate_of(agent.rollout_id)))
+    runs = Run.objects.unfinished().filter(task__agent=agent).values_list("input__agent__version", flat=True)
+    used.update(agent.versions.filter(pk__in=[key for key in runs if key]))
+    return {version.folder for version in used if version is not None}
 
 
 async def _register(found: Deployment, say: Say) -> Json:
@@ -186,11 +211,21 @@ def _save(found: Deployment, deployed: Deployed, described: Description) -> Json
         first = {name: getattr(described, name) for name in ("access", "mcp_tools")} if is_new else {}
         chosen: dict[str, Any] = first | ({"access": found.access} if found.access else {})
         policies = {name: value for name, value in chosen.items() if value}
-        agent = registration.save(found.slug, deployed, author=found.author, update=True, **policies)
+        version = _version_of(found, deployed, policies)
+        agent = version.agent
         for name, value in json.loads(found.secrets or "{}").items():
             set_secret(agent, name, value, found.author)
-    assert agent.current_version is not None
-    return {"state": State.DONE, "agent": agent, "version": agent.current_version.number}
+    return {"state": State.DONE, "agent": agent, "version": version.number}
+
+
+def _version_of(found: Deployment, deployed: Deployed, policies: dict[str, Any]) -> AgentVersion:
+    """Raises ValidationError."""
+    known = Agent.objects.filter(slug=found.slug).first() if found.as_candidate else None
+    if known is not None:
+        return versions.propose_version(known, deployed.content, author=found.author)
+    made = registration.save(found.slug, deployed, author=found.author, update=True, **policies).current_version
+    assert made is not None
+    return made
 
 
 async def _while_held[T](found: Deployment, work: Coroutine[Any, Any, T]) -> T:

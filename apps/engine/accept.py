@@ -376,7 +376,7 @@ def message_payload(
             opening["parentTask"] = parent
         if project is not None:
             opening["project"] = str(project)
-        payload["opens"] = log.opening(opening)
+        payload["opens"] = log.opening(opening, agent)
     else:
         if _takes_title(log.context) and (title := title_of(message)):
             payload["title"] = title

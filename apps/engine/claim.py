@@ -120,12 +120,16 @@ def _claim(
 
 
 def _version_of(task: Task, given: Run) -> AgentVersion | None:
-    """All attempts use the first one's version, and all turns that of the task, if one was chosen for it."""
+    """All attempts use the first one's version, and all turns that of the task, if one was chosen for it.
+
+    Otherwise the rule of the agent's sessions holds.
+    """
     if used := given.input.get("agent"):
         return versions.version_at(uuid.UUID(used["version"]))
     if (number := task.metadata.get(AGENT_VERSION)) and given.agent_id is None:
         return versions.version_numbered(task.agent_id, number)
-    return versions.version_at(current) if (current := task.agent.current_version_id) else None
+    is_of_session = given.agent_id is None and task.context.agent_id == task.agent_id
+    return versions.version_in_session(task.agent, task.context.agent_version if is_of_session else None)
 
 
 def _assignment(

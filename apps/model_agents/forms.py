@@ -61,6 +61,7 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
     agents = forms.MultipleChoiceField(required=False, help_text="Agents that it can call as tools.")
     note = forms.CharField(required=False, max_length=200, help_text="What changed, for the list of versions.")
     opened = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    as_candidate = forms.BooleanField(required=False, widget=forms.HiddenInput)  # by the name of a button
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -136,7 +137,13 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
         """Save the agent, with a new version if its definition changed. Raises ValidationError."""
         if self.definition is None:
             raise AssertionError("a valid form has a definition")
-        return define(self.instance, self.definition, author=author, note=self.cleaned_data.get("note", ""))
+        note, as_candidate = self.cleaned_data.get("note", ""), self.is_candidate
+        return define(self.instance, self.definition, author=author, note=note, as_candidate=as_candidate)
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether only a version of an agent is to be saved, for a rollout."""
+        return self.instance.pk is not None and bool(self.cleaned_data.get("as_candidate"))
 
 
 def _tools_of(modules: list[str]) -> tuple[list[RegisteredTool], str]:
@@ -347,7 +354,12 @@ class AgentForm(DefinitionForm):
         return [general] if starters else []
 
     def save_definition(self, author: User) -> AgentVersion:
-        """Also saves groups and the picture, and forgets secrets for servers that it has no more."""
+        """Also saves groups and the picture, and forgets secrets for servers that it has no more.
+
+        Of a candidate only the definition.
+        """
+        if self.is_candidate:
+            return super().save_definition(author)
         self.save(commit=False)
         version = super().save_definition(author)
         self.save_m2m()

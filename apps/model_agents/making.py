@@ -47,7 +47,7 @@ def save(form: AgentForm, user: User) -> Agent:
     with write_transaction():
         form.save_definition(user)
         changed = sorted(POLICIES.intersection(form.changed_data))
-        if changed and not form.is_new:
+        if changed and not form.is_new and not form.is_candidate:
             _record(AuditAction.AGENT_CHANGED, form.instance, user, changed=changed)
     made: Agent = form.instance
     return made

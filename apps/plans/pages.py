@@ -213,7 +213,8 @@ class EditorForm(RefusableForm, PlanForm):
             self.add_error("access", "Choose one of the listed options.")
             return False
         try:
-            registry.save_plan(self.user, plan, slug, self.read, base=base, access=access)
+            as_candidate = bool(self.data.get("as_candidate"))
+            registry.save_plan(self.user, plan, slug, self.read, base=base, access=access, as_candidate=as_candidate)
         except (InvalidFields, PlanChanged) as refused:
             self.add_refusal(refused)
         return not self.errors
@@ -241,7 +242,7 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
     row = plan or Agent(access=Agent.Access.WORKSPACE)
     form = EditorForm.by(user)(request.POST or None, instance=row, initial=initial)
     if form.is_bound and form.is_valid() and form.is_saved(plan):
-        return redirect("web:plan", row.slug)
+        return redirect("web:agent-versions" if plan and "as_candidate" in request.POST else "web:plan", row.slug)
     if not form.is_bound:
         form.check(form.initial["definition"], slug)
         form.initial["slug"] = slugify(form.read.name)[:63] if form.read else ""

@@ -93,8 +93,9 @@ def save_plan(
     base: int | None = None,
     note: str = "",
     access: str = "",
+    as_candidate: bool = False,
 ) -> Agent:
-    """Save a new plan of the author's, or a new version of one that they may change.
+    """Save a new plan of the author's, or a new version of one that they may change (see `update_plan`).
 
     `base` is the number of the version that they changed, if they say it. Raises InvalidFields by path, PlanChanged.
     """
@@ -107,7 +108,9 @@ def save_plan(
         with transaction.atomic():
             if plan is not None and base is not None:
                 _check_base(plan, base)
-            return register_plan(slug, definition, author=author, note=note, **({"access": access} if access else {}))
+            policies = {"access": access} if access else {}
+            as_candidate = as_candidate and plan is not None
+            return register_plan(slug, definition, author=author, note=note, as_candidate=as_candidate, **policies)
     except ValidationError as error:
         raise InvalidFields.of(error) from None
     except IntegrityError:  # somebody took the slug just now
@@ -128,10 +131,21 @@ def _check_base(plan: Agent, base: int) -> None:
 
 @transaction.atomic
 def update_plan(
-    agent: Agent, definition: PlanDefinition, *, author: User | None = None, note: str = "", **policies: Any
+    agent: Agent,
+    definition: PlanDefinition,
+    *,
+    author: User | None = None,
+    note: str = "",
+    as_candidate: bool = False,
+    **policies: Any,
 ) -> AgentVersion:
-    """Apply the definition to the plan, as a new version if it differs. Raises ValidationError."""
+    """Apply the definition to the plan, as a new version if it differs. Raises ValidationError.
+
+    `as_candidate`: only save a version, which a rollout can try. The plan stays as it is.
+    """
     validate(definition, agent.slug, author.principal if author else None)
+    if as_candidate:
+        return versions.propose_version(agent, definition.content, author=author, note=note)
     capabilities = {**agent.capabilities, "streaming": True}
     kept = {"capabilities": capabilities, "retry_safe": True, "health": Agent.Health.OK, "ailment": ""}
     set_fields(agent, {**kept, **policies, **definition.agent_fields})

@@ -43,6 +43,7 @@ class EventType(models.TextChoices):
 class Opening(TypedDict):
     """A new context, in its first event. `parentTask`: the task that called the agent. `options`: of the agent here.
 
+    `version`: of the agent, with which it begins; absent in older logs, and if a handler or a remote card defines it.
     `project`: the key of the project that it begins in.
     """
 
@@ -53,6 +54,7 @@ class Opening(TypedDict):
     title: str
     parentTask: NotRequired[str]
     options: NotRequired[JSON]
+    version: NotRequired[int]
     project: NotRequired[str]
 
 
@@ -348,13 +350,14 @@ class Edit(TypedDict):
 class AgentSwitched(TypedDict):
     """From here on the session is with this agent, with these `options`; absent: none.
 
-    `kept`: the agent was this one before, and only the options changed.
+    `kept`: the agent was this one before, and only the options changed. `version`: as of `Opening`.
     """
 
     agent: int
     slug: str
     kept: NotRequired[bool]
     options: NotRequired[JSON]
+    version: NotRequired[int]
 
 
 class Feedback(TypedDict):

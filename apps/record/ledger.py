@@ -22,6 +22,8 @@ from typing import Any
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, models, transaction
 
+from apps.agents import versions
+from apps.agents.models import Agent
 from apps.record.chain import erasing
 from apps.record.content import blobs
 from apps.record.events import EventType, Opening
@@ -145,7 +147,7 @@ def lock_context(context: Context) -> datetime.datetime:
     return at
 
 
-DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at", "is_shared", "project")
+DESCRIPTION_FIELDS = ("title", "agent_id", "options", "agent_version", "archived_at", "is_shared", "project")
 """Columns that few events change, updated only if they differ."""
 
 UNIQUE: dict[type[models.Model], tuple[str, ...]] = {Artifact: ("task", "artifact_id")}
@@ -248,9 +250,14 @@ class Ledger(Rows):
         self.events.append(event)
         return event
 
-    def opening(self, opening: Opening) -> Opening:
-        """The `opens` of a new context's first event. The default contextId is the context's key."""
+    def opening(self, opening: Opening, agent: Agent | None = None) -> Opening:
+        """The `opens` of a new context's first event. The default contextId is the context's key.
+
+        `agent`: its own, whose version is chosen now.
+        """
         complete: Opening = {**opening, "contextId": opening["contextId"] or str(self.context.pk)}
+        if agent and (number := versions.number_for_session(agent, complete["contextId"])) is not None:
+            complete["version"] = number
         self.context.context_id = complete["contextId"]
         return complete
 

@@ -147,12 +147,12 @@ def fork_events(context: Context, upto: int | None = None) -> list[Event]:
     return list((found if upto is None else found.filter(index__lte=upto)).order_by("index"))
 
 
-def agent_at(context: Context, at: int) -> tuple[int, JSON]:
-    """The agent and its options at event `at`; 0 is the beginning."""
+def agent_at(context: Context, at: int) -> tuple[int, JSON, int | None]:
+    """The agent, its options, and its version there (see `Context.agent_version`) at event `at`; 0 is the beginning."""
     turned = events(context, upto=at).filter(type__in=AGENT_CHANGES).order_by("-index").first() if at else None
     event = turned or events(context, upto=1).get()
     said = event.payload if event.type == EventType.AGENT_SWITCHED else event.payload["opens"]
-    return int(said["agent"]), said.get("options", {})
+    return int(said["agent"]), said.get("options", {}), said.get("version")
 
 
 def lock_shared_logs(workspace: int) -> None:

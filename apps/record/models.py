@@ -170,6 +170,9 @@ class Context(models.Model):
         max_length=64, null=True, blank=True, editable=False, help_text="The newest event's hash. Not part of replay."
     )
     options = models.JSONField(default=dict, blank=True, help_text="Options of the agent in this session.")
+    agent_version = models.PositiveIntegerField(
+        null=True, blank=True, help_text="The number of the agent's version with which it began here, if it is known."
+    )
     memory = models.JSONField(default=dict, blank=True, help_text="State of its agents. Not part of replay.")
     approved_tools = models.JSONField(
         default=list, blank=True, help_text="Tools that run here without asking again. Not part of replay."

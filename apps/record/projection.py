@@ -110,6 +110,7 @@ def _open_context(context: Context, opening: Opening, event: Event) -> None:
     context.agent_id = opening["agent"]
     context.title = opening["title"]
     context.options = opening.get("options", {})
+    context.agent_version = opening.get("version")
     context.parent_task = uuid.UUID(opening["parentTask"]) if "parentTask" in opening else None
     context.project = uuid.UUID(opening["project"]) if "project" in opening else None
     context.imported_at = event.at if DATED in event.payload else None
@@ -249,6 +250,7 @@ def _moved(event: Event, rows: Rows) -> None:
 def _agent_switched(event: Event, rows: Rows) -> None:
     rows.context.agent_id = event.payload["agent"]
     rows.context.options = event.payload.get("options", {})
+    rows.context.agent_version = event.payload.get("version")
 
 
 def _fork(event: Event, rows: Rows) -> None:

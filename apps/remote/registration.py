@@ -348,7 +348,7 @@ def _apply_or_propose(agent: Agent, remote: RemoteAgent, content: JSON) -> Refre
         return RefreshOutcome.WAITING
     if current and (changes := changes_to_approve(current.content, content)):
         note = f"Needs approval: another {', '.join(changes)}."
-        remote.proposed = versions.propose_version(agent, content, note=note)
+        remote.proposed = versions.propose_version(agent, content, note=note, action=AuditAction.CARD_PROPOSED)
         log.warning("the card of %s changed and waits for approval: another %s", agent.slug, ", ".join(changes))
         return RefreshOutcome.WAITING
     remote.agent, remote.proposed, remote.declined = agent, None, None

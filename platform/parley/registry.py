@@ -41,6 +41,7 @@ class ParleyApp(AppConfig):
     before_work: Paths = ()  # before the embedded worker takes work
     artifact_signers: Paths = ()  # when a signing agent delivers: the task, its artifacts, the input hashes of runs
     signature_verdicts: Paths = ()  # for pages: tasks; returns verdicts on remote signatures by (task, artifact id)
+    version_panels: Paths = ()  # on the page of an agent's versions: request, agent, versions to compare; a SafeString
     artifact_notes: Paths = ()  # on an artifact's preview: request, context, artifact, if it is small; a SafeString
     remote_completion_listeners: Paths = ()  # awaited after a remote task: its run, itself, its artifacts' ids
     data_parts: Paths = ()  # on the page of a person's data: the request; a SafeString

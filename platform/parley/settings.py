@@ -96,8 +96,8 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.optional.archive",
     "apps.budgets",
     "apps.credentials",
-    "apps.optional.evaluations",
     "apps.conversations.forks",
+    "apps.optional.evaluations",
     "apps.optional.signing",  # its addresses in the client API before the shorter ones of conversations
     "apps.conversations",
     "apps.health",

@@ -94,6 +94,13 @@ def test_progress_ends_with_the_address(deploy, folder):
     assert asked == {"slug": "loud", "uploadId": "u", "access": "public", "secrets": {}}
 
 
+def test_candidate_leads_to_its_versions(deploy):
+    server = Server(DONE)
+    _, said, _ = deploy(server, "--candidate")
+    assert json.loads(server.sent[-2][2])["asCandidate"]
+    assert f"{URL}/agents/loud/versions" in said
+
+
 def test_failed_setup_shows_its_log_as_plain_text(deploy):
     code, _, error = deploy(Server({}, FAILED))
     assert code == 1

@@ -12,7 +12,7 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents import cards
 from apps.agents.definitions import MAX_FILE_BYTES, Definition, as_yaml
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import register_hosted, register_model, revert
+from apps.agents.registration import OneVersionOnly, register_hosted, register_model, revert
 from parley import outbound
 from parley.outbound.targets import Allowed
 from tests.agents.definitions import PLAIN, clerk, definition
@@ -61,7 +61,7 @@ def test_a_hosted_agent_has_versions():
     assert numbers(agent) == [1, 2]
     assert [agent.current_version.content[field] for field in ("kind", "handler", "name")] == ["hosted", HELLO, "Hello"]
     assert agent.version == "1.0.0"
-    with pytest.raises(ValidationError, match="Change the handler"):
+    with pytest.raises(OneVersionOnly):
         revert(agent.current_version, None)
 
 
@@ -136,7 +136,7 @@ def test_a_definition_is_read_as_it_was_written(echo):
         ({"instructions": "  "}, "instructions", "cannot be empty"),
         ({"instructions": "a\0b"}, "instructions", "without control characters"),
         ({"temperature": 2.5}, "temperature", "less than or equal to 2"),
-        ({"tools": ["nothing"]}, "tools", "Available tools: calculate, current_time, read_file."),
+        ({"tools": ["nothing"]}, "tools", "Available tools: "),
         ({"tools": ["calculate", "calculate"]}, "tools", "Listed twice: calculate."),
         ({"agents": ["clerk"]}, "agents", "An agent cannot call itself."),
         ({"agents": ["nobody"]}, "agents", "There is no agent nobody."),

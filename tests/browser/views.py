@@ -83,6 +83,17 @@ def checked_import(page: Page) -> None:
     drawn("#main :text('Not taken over')")(page)
 
 
+def try_plan(person: Person) -> str:
+    """The slug of a plan of the person's, with a version that a part of new sessions gets."""
+    slug = "weekly"
+    plan = {"name": "Weekly report", "description": "Reports.", "steps": {"one": {"agent": "echo", "message": "x"}}}
+    person.api("POST", "/plans", slug=slug, definition=plan)
+    newer = plan | {"description": "Reports, and what changed."}
+    person.api("PUT", f"/plans/{slug}", definition=newer, asCandidate=True, note="Say what changed")
+    person.api("PUT", f"/agents/{slug}/rollout", version=2, percent=20)
+    return slug
+
+
 def views(person: Person) -> Iterator[View]:
     """The pages, after the messages that fill them."""
     for words in (RIGHT_TO_LEFT, WORD):
@@ -102,6 +113,7 @@ def views(person: Person) -> Iterator[View]:
     approval, _ = person.begin("clerk", "Write to Bob")
     text = "Summarize {{topic}} in {{tone: plain | formal = plain}} words. {{notes: long text}}"
     prompt = person.api("POST", "/prompts", name="Summary", text=text, tags="work", description="Of a topic")["id"]
+    tried = try_plan(person)
     project = person.api("POST", "/projects", name=WORD[:100], instructions=f"{RIGHT_TO_LEFT}\n{WORD}", agent="echo")
     person.api("POST", f"/projects/{project['id']}/files", filename=f"{WORD[:90]}.txt", text="Prices")
     person.api("PATCH", f"/sessions/{report}", project=project["id"])
@@ -142,6 +154,7 @@ def views(person: Person) -> Iterator[View]:
     yield View("shared", link[link.index("/shared/") :])
     yield View("plans", "/plans")
     yield View("plan", "/plans/research")
+    yield View("versions", f"/agents/{tried}/versions", drawn(".versions-table"))
     yield View("new-plan", "/plans/new")
     yield View("plan-run", f"/plans/runs/{trip}", drawn("#standing[data-state=completed]"))
     yield View("plan-run-asking", f"/plans/runs/{research}", drawn("form.question"))

@@ -149,6 +149,15 @@ async def test_api_compares_and_chooses(ada_calls, echo, upper):
     assert (await ada_calls.get(one)).body == done.body
 
 
+async def test_session_of_others_is_not_found(ada_calls, bob_calls, echo, upper):
+    answerers = {"text": "rivers", "answerers": [{"agent": echo.slug}, {"agent": upper.slug}]}
+    made = await ada_calls.post("/comparisons", answerers)
+    session = (await ada_calls.get("/sessions")).body["items"][-1]["id"]
+    assert (await bob_calls.post("/comparisons", {**answerers, "sessionId": session})).status == 404
+    assert (await bob_calls.get(f"/comparisons/{made.body['id']}")).status == 404
+    assert (await ada_calls.post("/comparisons", {**answerers, "sessionId": session})).status == 201
+
+
 def test_blind_page_hides_names_until_the_choice(ada, ada_browser, echo, upper):
     row = begun(ada, echo, upper, blind=True)
     address = f"/comparisons/{row.pk}"

@@ -103,8 +103,8 @@ TOLD: dict[str, Told] = {
         invalid(-32602, MISSING),
     ),
     **of(
-        "Conflict ErasedAlready LastOperator LinkClosed NoAccount NotConfirmed TooManyPrograms UnderLegalHold "
-        "WorkspaceRefused WrongName WrongOffset",
+        "CannotTry Conflict ErasedAlready LastOperator LinkClosed NoAccount NotConfirmed OneVersionOnly "
+        "TooManyPrograms UnderLegalHold Unusable WorkspaceRefused WrongName WrongOffset",
         invalid(-32602, CONFLICT),
     ),
     **of(
@@ -124,8 +124,8 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NotByThem NotEditable NotPermitted "
-        "NotWholeAccount NotYours PermissionDenied ScopesRefused",
+        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NoRelease NotByThem NotEditable "
+        "NotPermitted NotWholeAccount NotYours PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

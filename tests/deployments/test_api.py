@@ -16,7 +16,10 @@ from agentkit.serving.protocol import card_of
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import AGENTS, WRITE
+from apps.agents import versions
 from apps.agents.models import Agent
+from apps.agents.rollouts.models import Rollout
+from apps.conversations.sessions.commands import create_session
 from apps.deployments import processes, registering
 from apps.deployments.models import AgentSecret, Deployment, Folder
 from apps.remote import registration
@@ -126,21 +129,25 @@ async def test_members_and_narrow_keys_deploy_nothing(operator, bob_calls, reads
         assert (await caller.post("/deployments", {"slug": "a", "uploadId": str(uuid.uuid4())})).status == 403
         assert (await caller.get("/deployments")).status == 403
         assert (await caller.put("/agents/echo/secrets/A", {"value": "x"})).status == 403
-        assert (await caller.post("/agents/echo/versions/1/revert")).status == 403
+        assert (await caller.post("/agents/echo/versions/1/revert")).status in (403, 404)
     assert (await send(operator, at)).status == 202
 
 
 async def test_operator_returns_to_a_version(operator, ada):
     for digest in ("a" * 64, "b" * 64):
         await db.run(registered, "loud-bird", digest)
-    assert (await operator.post("/agents/loud-bird/versions/1/revert")).status == 403
+    assert (await operator.post("/agents/loud-bird/versions/1/revert")).status == 404
     rights = Permission.objects.filter(codename__in=("change_agent", "view_agentversion"))
     await db.run(lambda: ada.user_permissions.add(*rights))
-    assert (await operator.post("/agents/loud-bird/versions/1/revert")).body["number"] == 3
+    assert (await operator.post("/agents/loud-bird/versions/1/revert")).body["currentVersion"] == 3
     versions = (await operator.get("/agents/loud-bird/versions")).body["items"]
-    assert [(one["number"], one["current"]) for one in versions] == [(3, True), (2, False), (1, False)]
+    assert [(one["number"], one["standing"]) for one in versions] == [
+        (3, "current"),
+        (2, "withdrawn"),
+        (1, "earlier"),
+    ]
     assert versions[0]["folder"] == versions[2]["folder"] != versions[1]["folder"]
-    assert (await operator.post("/agents/loud-bird/versions/3/revert")).body["number"] == 3
+    assert (await operator.post("/agents/loud-bird/versions/3/revert")).body["currentVersion"] == 3
 
 
 def tar(*members, mode="w:gz"):
@@ -220,6 +227,18 @@ async def test_lost_deployment_changes_nothing(operator, tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "socket_at", slow)
     await asyncio.wait_for(registering.deploy(begun.body["id"]), 10)
     assert (await db.run(row.get)).state == "working"
+
+
+def test_sessions_and_rollouts_use_folders(data, ada):
+    create_session(ada.principal, registered("bird", "a" * 64))
+    *_, last = (registered("bird", mark * 64) for mark in "bcd")
+    Agent.objects.update(session_versions=Agent.SessionVersions.KEPT)
+    proposed = versions.propose_version(last, last.versions.get(number=2).content)
+    Agent.objects.update(rollout=Rollout.objects.create(agent=last, candidate=proposed, percent=0))
+    used = registering.folders_in_use(Agent.objects.get())
+    assert used == {mark * 64 for mark in "abd"}
+    Agent.objects.update(session_versions=Agent.SessionVersions.NEWEST, rollout=None)
+    assert registering.folders_in_use(Agent.objects.get()) == {"d" * 64}
 
 
 def test_unused_folders_and_homes_go(data, tmp_path, settings):

@@ -10,13 +10,16 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from agentkit.command.packing import pack_folder
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import revert
+from apps.agents.rollouts.models import Rollout
+from apps.agents.rollouts.releasing import ROLLOUTS
 from apps.deployments import processes, registering
 from apps.deployments.models import AgentSecret, Deployment
 from apps.remote.models import RemoteAgent
 from apps.remote.probes import inspect_agent
 from parley import db
+from tests import members
 from tests.deployments import folder
 from tests.remote.conversing import Talk, words
 
@@ -56,6 +59,27 @@ async def test_agent_of_folder_answers_as_its_newest_version(ada, tmp_path):
     assert await answer(ada, "hello") == "HELLO?"
     await db.run(lambda: revert(Agent.objects.get(slug="loud-bird").versions.get(number=1), None))
     assert await answer(ada, "hello") == "HELLO!"
+
+
+@pytest.mark.usefixtures("worker")
+async def test_candidate_of_folder_runs_beside_current_version(ada, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "MOST_PLACES", 1)
+
+    def roll_out():
+        operator = members.operator("eve@example.org", "change_agent", "view_agentversion")
+        candidate = AgentVersion.objects.select_related("agent").get(number=2)
+        ROLLOUTS.store(operator.principal, Rollout(candidate=candidate, percent=100))
+
+    agent = await db.run(lambda: deploy(folder.write(tmp_path / "one")).agent)
+    before = Talk(ada, await db.run(lambda: Agent.objects.select_related("current_version").get(pk=agent.pk)))
+    assert words(await before.ask("hello")) == "HELLO!"
+    await db.run(lambda: deploy(folder.write(tmp_path / "one", mark="?"), as_candidate=True))
+    await db.run(roll_out)
+    assert await answer(ada, "hello") == "HELLO?"
+    assert words(await before.ask("hello")) == "HELLO!"
+    assert all(
+        processes.Place("loud-bird", one.digest).home.exists() for one in await db.run(list, Deployment.objects.all())
+    )
 
 
 @pytest.mark.usefixtures("worker")
@@ -106,6 +130,8 @@ def test_oldest_environments_go(settings, tmp_path):
     for number, place in enumerate(made):
         place.home.mkdir(parents=True)
         os.utime(place.home, (number, number))
+    processes.prune("bird", {made[0].digest})
+    assert all(place.home.exists() for place in made)
     processes.prune("bird")
     assert [place for place in made if not place.home.exists()] == made[:1]
 

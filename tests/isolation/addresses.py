@@ -98,7 +98,8 @@ USUAL = {
 SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^a2a/.*pushNotificationConfigs/{id}", {"slug": "agent of the task", "id": "webhook"}),
     (r"^a2a/{slug}/.*({id}|{taskId}|{tenant})", {"slug": "agent of the task"}),
-    (r"^agents/{slug}/(edit|delete|picture)", {"slug": "own agent"}),
+    (r"^api/v1/agents/{slug}/versions/{number}", {"slug": "own agent", "number": "version number"}),
+    (r"^(api/v1/)?agents/{slug}/(edit|delete|picture|versions|release|rollout)", {"slug": "own agent"}),
     (r"/queue/{message}", {"session": "session that asks", "message": "queued message"}),
     (r"plans/runs/{task}", {"task": "plan run"}),
     (r"plans/runs/{run}", {"run": "plan run"}),
@@ -143,7 +144,7 @@ LINKS = {
     "password link",
 }
 """Secrets that are made to be handed on: whoever has one may use it, so no two answers are compared for it."""
-FIXED = LINKS | {"sample", "document", "file number", "page of session"}
+FIXED = LINKS | {"sample", "document", "file number", "page of session", "version number"}
 """Not exchanged for another: links, and names and numbers that are the same everywhere."""
 NOT_OURS = re.compile(r"^(admin|static|ext|\.well-known/acme)(/|$)")
 """The operators' pages have a test of their own; static files and documents of extensions are everybody's."""
@@ -201,5 +202,5 @@ def ids_of(place: Place) -> dict[str, Any]:
         "sample": "sample.txt",
         "document": "task",
     }
-    derived["file number"] = 1
+    derived |= {"file number": 1, "version number": 1}
     return {**place.ids, **derived}

@@ -21,6 +21,7 @@ Schema = dict[str, Any]
 NAMES = {
     "agent": "agent",
     "agents[]": "agent",
+    "answerId": "message of session",
     "channel": "channel",
     "contextId": "contextId",
     "id": "task of session",
@@ -35,6 +36,7 @@ NAMES = {
     "run": "plan run",
     "session": "session",
     "session_ids": "session",
+    "sessionId": "session",
     "sessionIds": "session",
     "slug": "plan",
     "task": "task of session",
@@ -51,16 +53,16 @@ SPECIAL_NAMES = {
 PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
 _NAMELESS = """
-    acceptedOutputModes[] access after algorithm archived arguments asked at auth base before body branches catchUp
-    catchUpLimit category Content-Type credentials cron data decision decline definition delivery digest dryRun email
-    encoding events_limit events_since every_version everySeconds expiresInDays extensions[] filename format from goal
-    graceSeconds header headers health historyLength Idempotency-Key include includeArtifacts index inline inputs isOn
-    keepFiles keys kind kinds[] language limit listed max_gap mediaType message metadata mode name note only[] onlyIf
-    options overlap p256dh pageSize part pinned prefix publicKey q questionsAtOnce rating raw reason retry
-    returnImmediately role running scheme scopes[] secret secrets seen sha256 sharing signature signed size skill
-    source speed state status statusTimestampAfter step tag text timestampHeader timeZone title to token type types
-    unfinished Upload-Offset url username value values version voice wait waiting whose withArtifacts withBranches
-    yaml
+    acceptedOutputModes[] access after algorithm archived arguments asCandidate asked at auth base before blind body
+    branches catchUp catchUpLimit category choice Content-Type credentials cron data decision decline definition
+    delivery digest dryRun email encoding events_limit events_since every_version everySeconds expiresInDays
+    extensions[] filename format from goal graceSeconds header headers health historyLength Idempotency-Key include
+    includeArtifacts index inline inputs isOn keepFiles keys kind kinds[] language limit listed max_gap mediaType
+    message metadata mode name note only[] onlyIf options overlap p256dh pageSize part percent pinned position prefix
+    publicKey q questionsAtOnce rating raw reason retry returnImmediately role running scheme scopes[] secret secrets
+    seen sha256 sharing signature signed size skill source speed state status statusTimestampAfter step tag text
+    timestampHeader timeZone title to token type types unfinished Upload-Offset url username value values version
+    voice wait waiting whose withArtifacts withBranches yaml
 """
 NAMELESS = frozenset(_NAMELESS.split())
 """Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""

@@ -75,8 +75,6 @@ SAME_FOR_ALL = {
     "api/v1/deployments/{deployment}": "operators alone; tests/deployments/test_api.py",
     "api/v1/agents/{slug}/secrets": "operators alone; tests/deployments/test_api.py",
     "api/v1/agents/{slug}/secrets/{name}": "operators alone; tests/deployments/test_api.py",
-    "api/v1/agents/{slug}/versions": "operators alone; tests/deployments/test_api.py",
-    "api/v1/agents/{slug}/versions/{version}/revert": "operators alone; tests/deployments/test_api.py",
     "agents/{slug}/credentials": "a remote agent's alone; tests/agents/test_catalogue.py",
     "sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",
     "api/v1/sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",
@@ -168,10 +166,11 @@ def compare(two: World, caller: Caller, address: Address, method: str, pair: Pai
 
 
 OPERATORS_TOO = re.compile(
-    r"approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)|v1/deployments/|v1/agents/{slug}/versions"
+    "approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)|v1/deployments/"
+    "|^(api/v1/)?agents/{slug}/(versions|release|rollout)"
 )
 """Operators decide a call that needs two people, which their inbox has, and requests for credentials. They edit and
-deploy agents, and return to versions, too."""
+deploy agents, and choose their versions, too."""
 
 
 def is_compared(caller: Caller, address: Address) -> bool:
@@ -183,7 +182,7 @@ def is_compared(caller: Caller, address: Address) -> bool:
 
 
 NO_LISTS = {"api/v1/events": "a stream; test_sockets.py", "metrics": "its own networks and token read it"}
-USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals|picture$")
+USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals|picture$|^agents/{slug}/versions")
 """Their owner uses these first: what the owner does later ends them."""
 AT_THE_FRONT_DOOR = re.compile("^a2a/(v1/)?tasks")
 """Without a tenant, these have the tasks of the router alone."""

@@ -26,6 +26,7 @@ WITHOUT = {
     "credentials.CredentialRequest": "it is found by the secret of its link; `may_answer` says who may",
     "evaluations.Example": OPERATORS,
     "evaluations.Evaluation": OPERATORS,
+    "evaluations.Sampling": OPERATORS,
     "forks.ChosenLeaf": MACHINE,
     "housekeeping.PeriodicJob": OPERATORS,
     "notifications.WebhookSigning": PERSON,

@@ -17,6 +17,7 @@ from apps.accounts.principals import READ
 from apps.agents.identities.signing import signer_of
 from apps.agents.models import Agent, AgentVersion, SigningKey
 from apps.agents.registration import register_hosted
+from apps.agents.rollouts.models import Rollout
 from apps.api.framework.resources import ResourceViewSet
 from apps.conversations.sessions import commands
 from apps.credentials.models import AuthType, Credential
@@ -95,6 +96,8 @@ def register_the_plan() -> None:
 
 NEEDS_ANOTHER_SERVER = {"remote.refresh", "remote.check", "remote.approve", "checkup.check", "chat_channel.test"}
 """Acts of admin that ask another server, or need what it answered: `tests/remote` does them."""
+OF_ANOTHER_KIND = {"agent.keep-versions", "agent.use-newest"}
+"""Acts on agents that have no handler: `tests/agents/test_release_faces.py` does them."""
 
 
 PROPOSED = {"card": {}, "signature": {"state": "none"}}
@@ -107,9 +110,17 @@ def _agent(place: Place) -> Agent:
 
 
 def _old_version(place: Place) -> AgentVersion:
+    AgentVersion.objects.filter(agent__slug=place.ids["own agent"], number=0).delete()
     agent = Agent.objects.get(slug=place.ids["own agent"])
-    AgentVersion.objects.filter(agent=agent, number=0).delete()
     return AgentVersion.objects.create(agent=agent, number=0, content=agent.current_version.content, sha256="")
+
+
+def _rollout(place: Place) -> Rollout:
+    version = _old_version(place)
+    Example.objects.create(agent=version.agent, text="hello", created_by=place.owner)
+    made = Rollout.objects.create(agent=version.agent, candidate=version, percent=10, started_by=place.owner)
+    Agent.objects.filter(pk=version.agent_id).update(rollout=made)
+    return made
 
 
 def _remote(place: Place) -> RemoteAgent:
@@ -191,6 +202,7 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
     Project: lambda place: save_project(place.principal, Project(name=f"Project {uuid.uuid4()}")),
     RemoteAgent: _remote,
     RemoteCredential: _remote_credential,
+    Rollout: _rollout,
     Run: _run,
     SigningKey: lambda place: SigningKey.objects.get(kid=signer_of(_agent(place)).kid),
     Task: lambda place: _run(place).task,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from django.test import Client
 
 from apps.accounts.models import ApiKey
@@ -12,7 +14,8 @@ from tests.isolation.addresses import Address, ids_of
 from tests.isolation.asking import Caller
 from tests.resources.declared import changed, everything
 
-FOR_READERS = {"POST keys/leaked", "POST plans/check", "POST schedules/preview"}
+FOR_READERS = {"POST keys/leaked", "POST plans/check", "POST schedules/preview", "POST prompts/{prompt}/render"}
+NOT_FOR_READERS = re.compile("keys|exports|deployments|agents/{slug}/(secrets|versions|release)")
 
 
 def test_key_that_reads_changes_nothing(ours):
@@ -24,7 +27,7 @@ def test_key_that_reads_changes_nothing(ours):
         named = {name: ids[kind] for name, kind in address.kinds().items()}
         place = path.removeprefix("/api/v1/")
         for verb in map(str.upper, verbs):
-            needs_more = verb != "GET" or place.startswith(("keys", "exports"))
+            needs_more = verb != "GET" or bool(NOT_FOR_READERS.match(place))
             status = reader.ask(verb, address.path(named), {}).status
             assert (status == 403) == (needs_more and f"{verb} {place}" not in FOR_READERS), (verb, place, status)
     assert not changed(before)

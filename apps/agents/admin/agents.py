@@ -20,6 +20,7 @@ from apps.agents.admin.forms import STATED_FIELDS, AgentForm, DefinitionForm, Po
 from apps.agents.identities.signing import SIGNING_KEYS
 from apps.agents.models import NATURES, Agent, AgentStats, AgentVersion, SigningKey
 from apps.agents.registration import AGENTS, DISABLE, ENABLE, RELOAD
+from apps.agents.rollouts.releasing import KEEP_VERSIONS, USE_NEWEST
 from apps.engine import activity
 from apps.health import monitoring
 from apps.installation.models import Activity
@@ -103,7 +104,15 @@ nature = column("kind", lambda agent: NATURES[agent.nature], "kind")
 short_access = column("access", lambda agent: SHORT_ACCESS[Agent.Access(agent.access)], "access")
 current_version = related_cell("current_version", "version", text="number")
 updated = time_cell("updated_at")
-RECORD = ("address", current_version, "work", limits_cell(Whose.AGENT), time_cell("created_at"), updated)
+RECORD = (
+    "address",
+    current_version,
+    "session_versions",
+    "work",
+    limits_cell(Whose.AGENT),
+    time_cell("created_at"),
+    updated,
+)
 FIELDSETS: dict[str | None, tuple[Any, ...]] = {
     None: ("name", "slug", "is_enabled", "kind", "handler", "description", "workspace", "opened"),
     "Instructions and model": ("instructions", "model", "temperature", "max_tokens", "max_steps", "streaming"),
@@ -150,7 +159,7 @@ class AgentAdmin(ActingAdmin):
     search_fields = ("slug", "name", "description", "handler")
     ordering = ("name",)
     resource = AGENTS
-    acts = (activity.PAUSE, activity.DRAIN, activity.RESUME, CHECK, RELOAD, ENABLE, DISABLE)
+    acts = (activity.PAUSE, activity.DRAIN, activity.RESUME, CHECK, RELOAD, ENABLE, DISABLE, KEEP_VERSIONS, USE_NEWEST)
     filter_horizontal = ("groups",)
     actions_list = ("add_without_code", "add_remote")
     actions_detail = ("try_it", "analytics", "plan", "card", "versions")

@@ -80,6 +80,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "samples": samples(found),
         "mcp_clients": [] if found.mcp_tools == Agent.McpTools.OFF else connections(),
         "versions": _versions(request, found),
+        "sees_versions": Agent.objects.with_versions_for(principal_of(request)).filter(pk=found.pk).exists(),
         "words": _chosen_example(request, found),
         "tracebacks": tracebacks(request, found, _last_failed(principal_of(request), found)),
     }

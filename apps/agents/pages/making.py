@@ -44,6 +44,8 @@ def edit_agent(request: HttpRequest, slug: str = "") -> HttpResponse:
                 form.drawn = drawn
                 problem = "" if agent else making.why_not_make(user)  # of a limit that others reach, too
                 if form.is_valid() and not problem and _save(form, user):
+                    if form.is_candidate:
+                        return redirect("web:agent-versions", slug)
                     return redirect("web:agent" if form.instance.is_enabled else "web:edit-agent", form.instance.slug)
     else:
         form = AgentForm(user, instance=agent)

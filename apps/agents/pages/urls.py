@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.agents.pages import adding, agents, making, usage
+from apps.agents.pages import adding, agents, making, usage, versions
 
 urlpatterns = [
     path("agents", agents.agents, name="agents"),
@@ -15,6 +15,9 @@ urlpatterns = [
     path("agents/<slug:slug>/delete", making.delete_agent, name="delete-agent"),
     path("agents/<slug:slug>/picture", making.picture, name="agent-picture"),
     path("agents/<slug:slug>/usage", usage.usage, name="agent-usage"),
+    path("agents/<slug:slug>/versions", versions.versions, name="agent-versions"),
+    path("agents/<slug:slug>/versions/act", versions.act, name="agent-versions-act"),
+    path("agents/<slug:slug>/versions/rollout", versions.roll_out, name="agent-rollout"),
     path("agents/<slug:slug>/try", agents.try_agent, name="try-agent"),
     path("agents/<slug:slug>/try/token", agents.console_token, name="try-token"),
 ]

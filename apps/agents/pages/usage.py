@@ -30,11 +30,11 @@ def usage(request: HttpRequest, slug: str) -> HttpResponse:
     found = agent_or_404(request, slug)
     chosen = request.GET.get("days", "")
     days = next((one for one in DAYS if str(one) == chosen), USUAL)
-    numbers = read(_last(days), lambda reading: _numbers(reading, found))
+    numbers = read(last(days), lambda reading: _numbers(reading, found))
     return page(request, "agents/usage.html", agent=found, days=days, choices=DAYS, **numbers)
 
 
-def _last(days: int) -> Period:
+def last(days: int) -> Period:
     """Whole days in UTC, today among them."""
     now = timezone.now().astimezone(datetime.UTC)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -53,7 +53,7 @@ def _numbers(reading: Reading, agent: Agent) -> dict[str, Any]:
     newest = sorted(version for version in by_version if version)[-2:]
     return {
         "whole": whole,
-        "facts": _facts(whole),
+        "facts": facts_of(whole),
         "picture": charts.sparkline(uses, "Uses by day", summary),
         "summary": summary,
         "by_day": [(written(moment_of(day), "date"), count) for day, count in zip(days, uses, strict=True) if count],
@@ -62,7 +62,7 @@ def _numbers(reading: Reading, agent: Agent) -> dict[str, Any]:
     }
 
 
-def _facts(measures: Measures) -> list[tuple[str, str]]:
+def facts_of(measures: Measures) -> list[tuple[str, str]]:
     """Names and values."""
     return [
         ("Uses", f"{measures.uses:,}"),
@@ -80,5 +80,5 @@ def _compared(versions: Sequence[Measures]) -> list[tuple[str, str, str]]:
     """Each fact of the version before and of the newest one; empty if there is only one."""
     if len(versions) < 2:
         return []
-    before, newest = map(_facts, versions)
+    before, newest = map(facts_of, versions)
     return [(name, old, new) for (name, old), (_, new) in zip(before, newest, strict=True)]

@@ -199,7 +199,7 @@ def _create_fork(
     child.last_event = at
     restored(parent)
     child.head_hash = newest_hash(parent, at)
-    before, options = lineage.agent_at(parent, at)
+    before, options, number = lineage.agent_at(parent, at)
     with ledger.writing(child) as log:
         opens: Opening = {
             "contextId": "",
@@ -208,15 +208,18 @@ def _create_fork(
             "agent": agent.pk if agent else before,
             "title": child.title,
         }
-        if options and opens["agent"] == before and chosen is None:
+        is_with_same = opens["agent"] == before
+        if options and is_with_same and chosen is None:
             chosen = options
+        if is_with_same and number is not None:
+            opens["version"] = number
         if chosen:
             opens["options"] = chosen
         if project is not None:
             opens["project"] = str(project)
         left = [str(task) for task in _unfinished_tasks(parent, at)]
         payload: Fork = {
-            "opens": log.opening(opens),
+            "opens": log.opening(opens, None if is_with_same else agent),
             "parent": str(parent.pk),
             "at": at,
             "reason": reason,

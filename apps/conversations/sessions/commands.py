@@ -14,6 +14,7 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.agents import options as agent_options
+from apps.agents import versions
 from apps.agents.models import Agent
 from apps.record import ledger
 from apps.record.content.parts import is_blank
@@ -76,7 +77,7 @@ def create_session(
         return earlier
     try:
         with ledger.writing(Context(pk=session)) as log:
-            log.add(EventType.SESSION_RENAMED, {"title": title, "opens": log.opening(opens)})
+            log.add(EventType.SESSION_RENAMED, {"title": title, "opens": log.opening(opens, agent)})
     except IntegrityError:  # a concurrent request, or the contextId is in use
         if earlier := _existing_session(session, opens):
             return earlier
@@ -92,7 +93,7 @@ def _existing_session(session: uuid.UUID, opens: Opening) -> CreatedSession | No
         raise ContextNotFound
     restored(context)
     begun = Event.objects.get(context=context, index=1).payload["opens"]
-    if begun != {**opens, "contextId": opens["contextId"] or str(session)}:
+    if {**begun, "version": None} != {**opens, "contextId": opens["contextId"] or str(session), "version": None}:
         raise KeyUsed("This {} was used for another session. Use a new {}.")
     return CreatedSession(context, repeated=True)
 
@@ -118,8 +119,13 @@ def switch_agent(principal: Principal, session: uuid.UUID, agent: Agent, options
             switched: AgentSwitched = {"agent": agent.pk, "slug": agent.slug}
             if wanted:
                 switched["options"] = wanted
+            number = log.context.agent_version
             if log.context.agent_id == agent.pk:
                 switched["kept"] = True
+            else:
+                number = versions.number_for_session(agent, log.context.context_id)
+            if number is not None:
+                switched["version"] = number
             log.add(EventType.AGENT_SWITCHED, switched)
     except Context.DoesNotExist:  # the context was deleted just now
         raise ContextNotFound from None

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin import display
-from django.db.models import JSONField, OuterRef, Subquery, TextField
+from django.db.models import Count, JSONField, OuterRef, Q, Subquery, TextField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.safestring import SafeString
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.agents.rollouts.models import Rollout
 from apps.operators.actions import ActingAdmin, admin_of
 from apps.operators.bulk import RowAction
 from apps.optional.evaluations import evaluating
-from apps.optional.evaluations.models import Evaluation, Example, Result
+from apps.optional.evaluations.models import Evaluation, Example, Result, Sampling
 from apps.record.content import strict_json
 from apps.record.errors import TaskNotFound
 from apps.record.models import Feedback, Task
 from parley.faces import cells
-from parley.faces.admin import MenuItem, ReadOnlyAdmin, column, redirect_dialog, related_cell
+from parley.faces.admin import ConsoleAdmin, MenuItem, ReadOnlyAdmin, column, redirect_dialog, related_cell
 from parley.faces.cells import Tone
 
 ADD_EXAMPLE_DIALOG = {
@@ -52,12 +54,48 @@ class EvaluatingAdmin(ActingAdmin):
 
 
 AgentAdmin: Any = admin_of(Agent)
+RolloutAdmin: Any = admin_of(Rollout)
 FeedbackAdmin: Any = admin_of(Feedback)
 
 
 @admin.register(Agent)
 class EvaluatedAgentAdmin(AgentAdmin, EvaluatingAdmin):
     acts = (evaluating.EVALUATE,)
+
+
+@admin.register(Rollout)
+class EvaluatedRolloutAdmin(RolloutAdmin, ActingAdmin):
+    acts = (evaluating.EVALUATE_BOTH,)
+
+
+@admin.register(Sampling)
+class SamplingAdmin(ConsoleAdmin):
+    """What real answers are checked for. Who saves it sees to it: only their sessions are checked."""
+
+    menu = MenuItem("Registry", 6, "colorize")
+    fields = ("agent", "percent", "contains", "equals", "schema", "judged_by", "owner")
+    readonly_fields = ("owner",)
+    formfield_overrides = {
+        JSONField: {"form_class": strict_json.FormField, "widget": UnfoldAdminTextareaWidget},
+        TextField: {"widget": UnfoldAdminTextareaWidget({"rows": 3})},
+    }
+    list_display = (related_cell("agent", ordering="agent__name"), "percent", "passed", "owner")
+    list_select_related = ("agent", "owner")
+    search_fields = ("agent__slug", "agent__name")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        checked = Count("samples", filter=~Q(samples__state=Result.State.WAITING))
+        passed = Count("samples", filter=Q(samples__state=Result.State.PASSED))
+        return super().get_queryset(request).annotate(checked=checked, well=passed)
+
+    def save_model(self, request: HttpRequest, obj: Sampling, form: Any, change: bool) -> None:
+        if "percent" in form.changed_data or not change:
+            obj.owner, obj.chosen_until = cast("User", request.user), timezone.now()
+        super().save_model(request, obj, form, change)
+
+    @display(description="checked answers passed")
+    def passed(self, row: Any) -> str:
+        return f"{row.well:,} of {row.checked:,}"
 
 
 @admin.register(Feedback)

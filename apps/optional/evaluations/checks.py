@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from agentkit.llm import LlmFunction
-from apps.optional.evaluations.models import Example
+from apps.optional.evaluations.models import Expectation
 from apps.record.content.json_schema import SchemaTooComplex, strict_violations
 from apps.record.content.parts import words_of
 from apps.record.events import JSON
@@ -39,21 +39,21 @@ def text_of(parts: list[JSON]) -> str:
     return "\n".join(one for one in (words_of(parts), *data) if one)
 
 
-def problems_of(example: Example, parts: list[JSON]) -> list[str]:
+def problems_of(expected: Expectation, parts: list[JSON]) -> list[str]:
     """What does not hold; empty if all does. Asks no model."""
     text = text_of(parts)
-    found = [f"It does not contain “{line}”." for line in example.lines if line.casefold() not in text.casefold()]
-    if example.equals is None and example.schema is None:
+    found = [f"It does not contain “{line}”." for line in expected.lines if line.casefold() not in text.casefold()]
+    if expected.equals is None and expected.schema is None:
         return found
     try:
         value = _json_of(parts)
     except ValueError:
         return [*found, "It is no JSON."]
-    if example.equals is not None and value != example.equals:
+    if expected.equals is not None and value != expected.equals:
         found.append("It is other JSON than expected.")
-    if example.schema is not None:
+    if expected.schema is not None:
         try:
-            violations = strict_violations(example.schema, value)
+            violations = strict_violations(expected.schema, value)
         except SchemaTooComplex:
             return [*found, "Its schema cannot be checked: simplify it."]
         found += [f"{'.'.join(map(str, path)) or 'The answer'}: {sentence}" for path, sentence in violations[:5]]
@@ -71,10 +71,10 @@ def _json_of(parts: list[JSON]) -> Any:
     return json.loads(text)
 
 
-async def judge(example: Example, answer: str) -> list[str]:
+async def judge(expected: Expectation, message: str, answer: str) -> list[str]:
     """What the default language model finds wrong. A model that fails is a problem, too."""
     asked = (
-        f"Criterion: {example.judged_by}\n\n<message>\n{example.text}\n</message>\n"
+        f"Criterion: {expected.judged_by}\n\n<message>\n{message}\n</message>\n"
         f"<answer>\n{answer[:LONGEST_JUDGED]}\n</answer>"
     )
     try:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import IntegrityError
@@ -17,8 +18,13 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import User, person_of
+from apps.accounts.permissions import Permission
+from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource, through
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import check_release
+from apps.agents.rollouts.models import Rollout
+from apps.agents.versions import run_side_by_side
 from apps.engine.cancel import cancel_task
 from apps.engine.send import accept_and_publish
 from apps.optional.evaluations import checks
@@ -55,15 +61,16 @@ def add_from_task(task: Task, person: User, comment: str = "") -> Example:
     return example
 
 
-def start(agent: Agent, person: User) -> Evaluation:
-    """Begin to evaluate the agent's current version, as this person; one that is under way is not begun again.
+def start(agent: Agent, person: User, version: uuid.UUID | None = None) -> Evaluation:
+    """Begin to evaluate a version of the agent, by default the current one, as this person. One that is under way is
+    not begun again.
 
     Raises NotNeeded if the agent has no active examples.
     """
     examples = list(Example.objects.filter(agent=agent, is_active=True))
     if not examples:
         raise NotNeeded(f"{agent} has no active examples. Add some first.")
-    version = agent.current_version_id
+    version = version or agent.current_version_id
     try:
         with write_transaction():
             made = Evaluation.objects.create(agent=agent, version_id=version, started_by=person)
@@ -79,7 +86,7 @@ async def go_on(key: int) -> None:
 
 
 def _go_on(key: int) -> None:
-    for evaluation in Evaluation.objects.select_related("agent", "started_by").filter(pk=key).claim(LEASE):
+    for evaluation in Evaluation.objects.select_related("agent", "version", "started_by").filter(pk=key).claim(LEASE):
         for result in evaluation.results.filter(state=Result.State.WAITING).select_related("example"):
             if not evaluation.extend(LEASE):
                 break
@@ -114,7 +121,8 @@ def start_for_new_versions() -> None:
         last = agent.evaluations.select_related("started_by").first()
         if last is None or last.started_by is None or last.finished_at is None:
             continue
-        if agent.current_version_id and agent.current_version_id != last.version_id:
+        current = agent.current_version_id
+        if current and not agent.evaluations.filter(version=current).exists():
             start(agent, last.started_by)
 
 
@@ -142,7 +150,9 @@ def _send(evaluation: Evaluation, result: Result) -> None:
         context=str(uuid.uuid5(uuid.NAMESPACE_OID, f"evaluation {evaluation.pk} {result.example_id}")),
     )
     try:
-        receipt = accept_and_publish(evaluation.started_by.principal, evaluation.agent, message)
+        is_chosen = evaluation.version is not None and run_side_by_side(evaluation.agent)
+        version = evaluation.version if is_chosen else None
+        receipt = accept_and_publish(evaluation.started_by.principal, evaluation.agent, message, version=version)
     except Refusal as refusal:
         _end(result, [f"It was refused. {refusal}"])
         return
@@ -158,7 +168,7 @@ def _check(result: Result, task: Task) -> None:
     if not problems:
         problems = checks.problems_of(result.example, parts)
     if not problems and result.example.judged_by.strip():
-        problems = asyncio.run(checks.judge(result.example, answer))
+        problems = asyncio.run(checks.judge(result.example, result.example.text, answer))
     runs = list(Run.objects.filter(task=task).values_list("usage", flat=True))
     seconds = (task.status_at - task.created_at).total_seconds()
     cost = UsageTotals.of(runs).as_json.get("cost")
@@ -197,6 +207,60 @@ EVALUATE = Act[Agent](
     summary="Evaluate an agent",
     effect="It gets its active examples as messages from you. That may cost what its language models cost.",
     said=lambda evaluation: f"{evaluation.agent} is being evaluated.",
+    icon="fact_check",
+    operator_permission="evaluations.add_evaluation",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The newest evaluations of versions, side by side.
+
+    Attributes:
+        evaluations: of each version, with totals; None if it has none.
+        cases: the examples that do not have the same result in all of them, each with its results.
+    """
+
+    versions: list[AgentVersion]
+    evaluations: list[Evaluation | None]
+    cases: list[tuple[Example, list[Result | None]]]
+
+    @property
+    def is_under_way(self) -> bool:
+        return any(one is not None and one.finished_at is None for one in self.evaluations)
+
+
+def compare(versions: list[AgentVersion]) -> Compared:
+    """Two queries for each version."""
+    newest = [Evaluation.objects.with_totals().filter(version=one).order_by("-pk").first() for one in versions]
+    found: dict[int, list[Result | None]] = {}
+    examples: dict[int, Example] = {}
+    for place, one in enumerate(newest):
+        for result in one.results.select_related("example", "evaluation__version") if one else ():
+            examples[result.example_id] = result.example
+            found.setdefault(result.example_id, [None] * len(newest))[place] = result
+    cases = [(examples[key], row) for key, row in found.items() if len({one and one.state for one in row}) > 1]
+    return Compared(versions, newest, cases)
+
+
+def _evaluate_both(rollout: Rollout, principal: Principal) -> Rollout:
+    person, agent = person_of(principal), rollout.agent
+    for version in (agent.current_version_id, rollout.candidate_id):
+        start(agent, person, version)
+    return rollout
+
+
+EVALUATE_BOTH = Act[Rollout](
+    name="evaluate",
+    label="Evaluate both versions",
+    do=_evaluate_both,
+    summary="Evaluate the candidate of a rollout and the current version",
+    effect="Both get the agent's active examples as messages from you. That may cost what their language models cost.",
+    said=lambda rollout: f"{rollout.candidate} and the current version are being evaluated.",
+    check=lambda rollout, principal: check_release(rollout.agent, principal),
+    permission=Permission.BUILD,
+    starts_work=True,
+    is_offered=lambda rollout: rollout.is_under_way,
     icon="fact_check",
     operator_permission="evaluations.add_evaluation",
 )

@@ -100,6 +100,9 @@ class NewPlan(SavePlan):
 
 
 class NewPlanVersion(SavePlan):
+    as_candidate = serializers.BooleanField(
+        default=False, help_text="Only save a version, for `PUT /agents/{slug}/rollout`. The plan stays as it is."
+    )
     base = serializers.IntegerField(
         required=False,
         min_value=1,
@@ -335,7 +338,7 @@ def _saved(user: User, plan: Agent | None, slug: str, asked: JSON) -> JSON:
         definition = _read(asked)
     except ValidationError as error:
         raise InvalidFields(InvalidFields.of(error).violations[:MAX_PROBLEMS]) from None
-    stated = {name: asked[name] for name in ("base", "note", "access") if name in asked}
+    stated = {name: asked[name] for name in ("base", "note", "access", "as_candidate") if name in asked}
     saved = registry.save_plan(user, plan, slug, definition, **stated)
     return whole_plan_json(saved, saved.current_version, user)
 

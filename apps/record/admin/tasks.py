@@ -15,7 +15,7 @@ from unfold.decorators import action
 
 from apps.accounts.models import User, Workspace
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import is_revertible
+from apps.agents.versions import run_side_by_side
 from apps.engine.accept import REPEATS
 from apps.engine.cancel import CANCEL, TASKS
 from apps.engine.send import repetitions, run_again
@@ -165,7 +165,7 @@ class TaskAdmin(DocumentAdmin):
 
     def is_offered(self, action: str, row: Task) -> bool:
         if action == "run_version":
-            return is_revertible(row.agent) and row.agent.versions.count() > 1
+            return run_side_by_side(row.agent) and row.agent.versions.count() > 1
         return row.state == TaskState.INPUT_REQUIRED if action == "answer" else super().is_offered(action, row)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import uuid
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,6 +13,8 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.agents import versions
+from apps.agents.models import AgentVersion
 from apps.record.execution import Run
 from apps.record.models import Context, Task
 from apps.record.runs import add_note
@@ -72,7 +75,19 @@ def claim_unwanted(most: int, **which: object) -> list[OpenWork]:
     lease = datetime.timedelta(seconds=2 * settings.REMOTE_CANCEL_SECONDS)
     rows = OpenWork.objects.select_related("agent__current_version").filter(**which)
     is_lost = Q(began_at__lt=timezone.now() - GIVE_UP_AFTER)
-    return rows.filter(Q(machine__in=("", runs.this_machine())) | is_lost).claim(lease, most)
+    claimed = list(rows.filter(Q(machine__in=("", runs.this_machine())) | is_lost).claim(lease, most))
+    for work in claimed:
+        work.agent.current_version = _version_of(work)
+    return claimed
+
+
+def _version_of(work: OpenWork) -> AgentVersion | None:
+    """The version that the run used: versions with a folder have a process each."""
+    used = Run.objects.filter(pk=work.run).values_list("input__agent__version", flat=True).first()
+    try:
+        return versions.version_at(uuid.UUID(used)) if used else work.agent.current_version
+    except AgentVersion.DoesNotExist:  # of a fallback that is gone
+        return work.agent.current_version
 
 
 async def send_cancel(work: OpenWork) -> None:

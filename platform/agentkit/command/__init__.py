@@ -105,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME[=VALUE]",
         help="a secret that agent.yaml names; without a value, the variable of this environment",
     )
+    deploy.add_argument(
+        "--candidate", action="store_true", help="a new version is not current yet: a rollout can try it with sessions"
+    )
     deploy.add_argument("--token", default="", help="an operator's API key; better in the variable PARLEY_TOKEN")
     deploy.set_defaults(run=_deploy)
     return parser

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -46,8 +46,14 @@ def run(asked: argparse.Namespace) -> None:
     packed = pack_folder(asked.folder)
     slug = asked.slug or slug_of(asked.folder.resolve().name)
     with Parley(asked.url, token) as parley:
-        done = deploy(parley, packed, slug, asked.access, secrets, lambda line: print(line, flush=True))
-    print(f"{slug} answers at {printable(done['url'])}, version {done['version']}.")
+        wanted = {"slug": slug, "access": asked.access, "secrets": secrets}
+        if asked.candidate:  # a Parley from before refuses it
+            wanted["asCandidate"] = True
+        done = deploy(parley, packed, wanted, lambda line: print(line, flush=True))
+    if asked.candidate and done["version"] > 1:
+        print(f"{slug} has version {done['version']}. Try it with some sessions: {parley.url}/agents/{slug}/versions")
+    else:
+        print(f"{slug} answers at {printable(done['url'])}, version {done['version']}.")
 
 
 def _secret(given: str) -> tuple[str, str]:
@@ -58,13 +64,15 @@ def _secret(given: str) -> tuple[str, str]:
     return name, value if is_given else os.environ[name]
 
 
-def deploy(parley: Parley, packed: Packed, slug: str, access: str, secrets: Mapping[str, str], say: Say) -> Json:
-    """The deployment, which is done. `say` hears its progress. Raises DeployFailed, with the log of a failed setup."""
+def deploy(parley: Parley, packed: Packed, wanted: Json, say: Say) -> Json:
+    """The deployment, which is done. `say` hears its progress. Raises DeployFailed, with the log of a failed setup.
+
+    `wanted` is the body of `POST /deployments`, without the upload.
+    """
     parley.check()
     say(f"Packed {packed.files} files, {len(packed.archive) // 1024 + 1} KiB.")
-    upload = parley.upload(f"{slug}.zip", packed.archive)
-    asked = {"slug": slug, "uploadId": upload, "access": access, "secrets": dict(secrets)}
-    made: Json = parley.ask("POST", "/deployments", json=asked)
+    upload = parley.upload(f"{wanted['slug']}.zip", packed.archive)
+    made: Json = parley.ask("POST", "/deployments", json={**wanted, "uploadId": upload})
     parley.ask("DELETE", f"/uploads/{upload}")
     said = 0
     if made["state"] == "waiting":

@@ -32,6 +32,9 @@ class Command(QuickCommand):
         add.add_argument("folder", help="a folder with agent.yaml, or a git address: https://…/repo.git#folder")
         add.add_argument("--slug", default="", help="its name in addresses; default: the folder's")
         add.add_argument("--access", choices=Agent.Access.values)
+        add.add_argument(
+            "--candidate", action="store_true", help="a new version is not current yet: its page lets sessions try it"
+        )
         add.add_argument("--watch", action="store_true", help="do it again whenever a file changes, until Ctrl-C")
         log = acts.add_parser("log", help="show what its process printed on this machine")
         log.add_argument("slug")
@@ -47,23 +50,25 @@ class Command(QuickCommand):
         except ValidationError as error:
             raise CommandError(error_text(error)) from error
 
-    def _add(self, folder: str, slug: str, access: str | None, *, watch: bool, **_: Any) -> None:
+    def _add(
+        self, folder: str, slug: str, access: str | None, *, watch: bool, candidate: bool = False, **_: Any
+    ) -> None:
         with registering.checked_out(folder) as found:
             slug = slug or slug_of(found.resolve().name)
             packed = pack_folder(found)
-            self._deploy(slug, packed, access or "")
+            self._deploy(slug, packed, access or "", candidate)
             while watch:
                 time.sleep(SHOWN_SECONDS)
                 try:
                     if (changed := pack_folder(found)).digest != packed.digest:
                         packed = changed
-                        self._deploy(slug, packed, "")
+                        self._deploy(slug, packed, "", candidate)
                 except (CommandError, HandlerError, OSError) as error:  # while somebody writes
                     self.stderr.write(str(error))
 
-    def _deploy(self, slug: str, packed: Packed, access: str) -> None:
+    def _deploy(self, slug: str, packed: Packed, access: str, candidate: bool) -> None:
         """Raises CommandError."""
-        begun = registering.begin(slug, packed, access=access)
+        begun = registering.begin(slug, packed, access=access, as_candidate=candidate)
         self.stdout.write(f"Packed {packed.files} files, {len(packed.archive) // 1024 + 1} KiB.")
         if not asyncio.run(registering.deploy(begun.pk, lambda line: self.stdout.write(f"- {line}"))):
             self.stdout.write("- a worker makes it")
@@ -73,6 +78,10 @@ class Command(QuickCommand):
         if begun.agent is None:
             raise CommandError(begun.problem)
         agent = Agent.objects.select_related("current_version").get(pk=begun.agent.pk)
+        newest = agent.versions.order_by("-number").first()
+        if candidate and newest is not None and newest.pk != agent.current_version_id:
+            self.stdout.write(f"{newest} can be tried. The current version stays.")
+            return
         number = agent.current_version.number if agent.current_version else 1
         where = f"/a2a/{agent.slug} ({agent.get_access_display()})"
         self.stdout.write(f"{agent.name} is registered at {where}, version {number}.")
