@@ -3,9 +3,18 @@
 import pytest
 
 from apps.agents.models import Agent
+from apps.conversations.sessions.commands import switch_agent
 from apps.plans.definitions import PlanDefinition, read_yaml
 from apps.plans.editing import edits, texts
+from apps.plans.editing.starts import starts
+from apps.plans.editing.trials import samples_of
+from apps.plans.models import Step
+from apps.plans.registry import validate
+from apps.plans.running.runs import begin_run
 from apps.record.errors import InvalidParams
+from apps.record.models import Context, Message, Task
+from parley import templating
+from tests.clients import telling
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
 STORY = """\
@@ -156,3 +165,85 @@ def test_form_offers_only_what_a_step_can_use(changed, ada, plan):  # noqa: F811
     assert 'value="steps.draft.text"' in panel
     assert 'value="steps.story.text"' not in panel, "it runs later"
     assert 'value="counting"' not in panel, "she may not use it"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("agents", "worker")
+def test_one_step_is_tried_and_leaves_nothing(ada_browser):
+    def tried(step: str, **samples: str):
+        given = {f"sample-{name}": text for name, text in samples.items()}
+        return ada_browser.post("/plans/try", {"definition": STORY, "step": step, **given})
+
+    answer = tried("story", **{"steps.reading": "more colour"})
+    assert (answer.status_code, "MORE COLOUR" in answer.json()["html"]) == (200, True)
+    assert not Message.objects.exists(), "the session is deleted"
+    person = tried("reading", **{"steps.draft": "x"})
+    assert (person.status_code, "person" in person.json()["error"]) == (422, True)
+    Agent.objects.filter(slug="loud").update(access=Agent.Access.GROUPS)
+    assert tried("draft").status_code == 404, "she may not use this agent"
+    assert not Message.objects.exists()
+
+
+@pytest.mark.django_db
+def test_samples_come_from_the_last_run_or_examples(ada, plan):  # noqa: F811
+    steps = {
+        "first": {"agent": "loud", "message": "{{ inputs.city }}"},
+        "then": {"agent": "loud", "message": "{{ steps.first.text }}"},
+    }
+    inputs = {"type": "object", "properties": {"city": {"type": "string", "examples": ["Lisbon"]}}}
+    made = plan(steps, inputs=inputs)
+    content = {"inputs": inputs, "steps": steps}
+
+    def sampled(step: str) -> dict[str, str]:
+        return {one.name: one.text for one in samples_of(content, step, ada.principal, made.slug)}
+
+    assert sampled("first") == {"inputs.city": "Lisbon"}
+    task = Task.objects.get(pk=telling.begun(ada, made, "go", parts=[{"data": {"city": "Oslo"}}]).task)
+    begin_run(task, made.current_version)
+    child = telling.finished(ada, Agent.objects.get(slug="loud"), {"said.txt": telling.text("OSLO")})
+    Step.objects.filter(run=task.pk, key="first").update(state="done", task=child.task)
+    assert (sampled("first"), sampled("then")) == ({"inputs.city": "Oslo"}, {"steps.first": "OSLO"})
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("slug", list(starts()))
+def test_each_start_is_a_valid_plan(ada, ada_browser, agents, slug):  # noqa: F811
+    start = starts()[slug]
+    chosen = {role: ("loud", "counting")[number % 2] for number, role in enumerate(start.roles)}
+    page = ada_browser.get("/plans/new", {"start": slug, **chosen})
+    definition = PlanDefinition.from_yaml(page.context["form"]["definition"].value())
+    assert {step.agent for step in definition.steps.values()} == set(chosen.values())
+    validate(definition, "", ada.principal)
+
+
+@pytest.mark.django_db
+def test_starts_use_only_visible_agents(ada_browser, agents):  # noqa: F811
+    Agent.objects.filter(slug="counting").update(access=Agent.Access.GROUPS)
+    assert 'value="counting"' not in ada_browser.get("/plans/new").text
+    page = ada_browser.get("/plans/new", {"start": "empty", "agent": "counting"})
+    assert "agent: counting" not in page.context["form"]["definition"].value()
+
+
+@pytest.mark.django_db
+def test_session_becomes_a_plan_and_says_what_it_lacks(ada, ada_browser, bob_browser, agents):  # noqa: F811
+    loud, counting, hidden = (Agent.objects.get(slug=slug) for slug in ("loud", "counting", "brittle"))
+    sheet = telling.raw(b"a,b", "text/csv", filename="a.csv")
+    first = telling.finished(ada, loud, {"x.txt": telling.text("X")}, parts=[{"text": "Read {{ this }}"}, sheet])
+    context = Context.objects.get(pk=first.context)
+    for agent, words in ((counting, "Count it"), (hidden, "Break it")):
+        switch_agent(ada.principal, context.pk, agent)
+        telling.finished(ada, agent, words=words, contextId=context.context_id, parts=[{"text": words}])
+    switch_agent(ada.principal, context.pk, loud)
+    telling.begun(ada, loud, "Not yet", contextId=context.context_id)
+    Agent.objects.filter(pk=hidden.pk).update(access=Agent.Access.GROUPS)
+    page = ada_browser.get("/plans/new", {"session": str(context.pk)})
+    content = read_yaml(page.context["form"]["definition"].value())
+    one, two = content["steps"].values()
+    assert (one["agent"], one["attach"]) == ("loud", ["inputs.files"])
+    assert templating.render(one["message"], {}) == "Read { { this }}"
+    assert (two["agent"], two["attach"]) == ("counting", ["steps.step_1.artifacts"])
+    assert "{{ steps.step_1.text }}" in two["message"]
+    left_out = " ".join(page.context["beginning"].left_out)
+    assert [words in left_out for words in ("Break it", "Not yet", "files of")] == [True] * 3
+    assert not Agent.objects.filter(kind="plan").exists()
+    assert bob_browser.get("/plans/new", {"session": str(context.pk)}).context.get("form") is None

@@ -220,7 +220,8 @@ def delete(content: JSON, step: str, values: Values) -> str:
         content["outputs"] = [one for one in outputs if one != step]
         if not content["outputs"]:
             del content["outputs"]
-    return order[max(0, order.index(step) - 1)] if order.index(step) else order[1]
+    at = order.index(step)
+    return str(order[at - 1] if at else order[1])
 
 
 def duplicate(content: JSON, step: str, values: Values) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, cast
 
 from django import forms
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
@@ -19,14 +22,19 @@ from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.pages.agents import ACCESS_CHOICES
-from apps.conversations.pages.session.sending import refusal_response
+from apps.conversations.pages.session.messages import prose_html, with_code_tools
+from apps.conversations.pages.session.sending import json_action, refusal_response
 from apps.plans import planner, progress, registry
-from apps.plans.editing import edits
+from apps.plans.editing import edits, trials
+from apps.plans.editing.chats import plan_of_session
+from apps.plans.editing.starts import starts, usual_agent
 from apps.plans.editing.step_form import StepForm, agents_for, step_form
+from apps.plans.editing.trials import Sample, samples_of
 from apps.plans.forms import PlanForm
 from apps.plans.pictures import Graph
 from apps.plans.registry import PlanChanged
-from apps.record.errors import InvalidFields, InvalidParams
+from apps.record.content import rendering
+from apps.record.errors import ContextNotFound, InvalidFields, InvalidParams, Refusal
 from apps.record.events import JSON
 from apps.web.resources import RefusableForm
 from apps.web.roles import refuse
@@ -82,22 +90,22 @@ class Shown:
 
     form: EditorForm
     panel: StepForm | None
+    samples: list[Sample]
 
     @classmethod
     def of(cls, user: User, text: str, slug: str, step: str) -> Shown:
         form = EditorForm.by(user)()
         form.check(text, slug)
-        panel = None
+        panel, samples = None, list[Sample]()
         if step:
-            try:
+            with suppress(InvalidParams):  # the problems say why
                 panel = step_form(text, step, user.principal)
-            except InvalidParams:
-                panel = None  # the problems say why
-        return cls(form, panel)
+                samples = samples_of(panel.content, panel.key, user.principal, slug)
+        return cls(form, panel, samples)
 
     def as_json(self, request: HttpRequest, text: str) -> JSON:
         """HTML of each part. A picture that cannot be drawn is "": the editor keeps the last one."""
-        context = {"form": self.form, "panel": self.panel}
+        context = {"form": self.form, "panel": self.panel, "samples": self.samples}
 
         def part(name: str) -> str:
             return render_to_string(f"plans/{name}.html", context, request)
@@ -111,23 +119,72 @@ class Shown:
         }
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What the editor of a new plan opens with. `about` says where it is from, `left_out` what is not in it."""
+
+    text: str
+    about: str
+    left_out: list[str] = field(default_factory=list)
+
+
+FROM_DRAFT = "This is the planner’s draft. Look at each step and change what you like. Save it, then run it."
+FROM_START = "Nothing is saved yet. Choose a step to change it, try it, and save the plan."
+FROM_CHAT = "These are the messages of the session, each with the agent that answered it. Nothing is saved yet."
+
+
+def _beginning(request: HttpRequest, principal: Principal) -> Beginning | None:
+    """None if the person has still to choose. Raises Refusal."""
+    if draft := planner.draft_of(principal, request.GET.get("draft", "")):
+        return Beginning(draft, FROM_DRAFT)
+    if session := request.GET.get("session"):
+        try:
+            made = plan_of_session(principal, uuid.UUID(session))
+        except ValueError:
+            raise ContextNotFound from None
+        return Beginning(made.text, FROM_CHAT, made.left_out)
+    if start := starts().get(request.GET.get("start", "")):
+        return Beginning(start.filled(request.GET.dict(), agents_for(principal)), FROM_START)
+    return None
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
-    """The editor of a plan that the person may change; without a slug, of a new private plan."""
+def new_plan(request: HttpRequest) -> HttpResponse:
+    """What a new plan can start from; or its editor, once that is chosen. Nothing is kept until it is saved."""
+    user = cast("User", request.user)
+    refuse(user, request.resolver_match)
+    try:
+        beginning = None if request.method == "POST" else _beginning(request, user.principal)
+    except Refusal as refused:
+        messages.error(request, str(refused))
+        beginning = None
+    if beginning is None and request.method != "POST":
+        agents = agents_for(user.principal)
+        usual = usual_agent(agents) if agents else ""
+        return page(request, "plans/plan_starts.html", starts=starts(), agents=agents, usual=usual)
+    return _edit(request, user, None, beginning)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def edit_plan(request: HttpRequest, slug: str) -> HttpResponse:
+    """The editor of a plan that the person may change."""
     user = cast("User", request.user)
     refuse(user, request.resolver_match)  # before the form is filled in
-    plan = registry.find_own_plan(user.principal, user, slug) if slug else None
-    draft = "" if plan else planner.draft_of(user.principal, request.GET.get("draft", ""))
-    initial = {"definition": draft} if draft else {}
+    return _edit(request, user, registry.find_own_plan(user.principal, user, slug))
+
+
+def _edit(request: HttpRequest, user: User, plan: Agent | None, beginning: Beginning | None = None) -> HttpResponse:
     row = plan or Agent(access=Agent.Access.WORKSPACE)
+    initial = {"definition": beginning.text} if beginning else {}
     form = EditorForm.by(user)(request.POST or None, instance=row, initial=initial)
     if form.is_bound and form.is_valid() and form.is_saved(plan):
         return redirect("web:plan", row.slug)
     if not form.is_bound:
-        form.check(form.initial["definition"], slug)
+        form.check(form.initial["definition"], plan.slug if plan else "")
         form.initial["slug"] = slugify(form.read.name)[:63] if form.read else ""
-    return page(request, "plans/plan_edit.html", form=form, plan=plan, is_draft=bool(draft))
+    return page(request, "plans/plan_edit.html", form=form, plan=plan, beginning=beginning)
 
 
 @require_POST
@@ -158,8 +215,24 @@ def _values(request: HttpRequest, principal: Principal, text: str, do: str, step
     return {name: request.POST.get(name, "") for name in ("key", "to")}
 
 
+@json_action
+async def try_step(request: HttpRequest, principal: Principal) -> HttpResponse:
+    """What the agent of a step answers to sample data."""
+    given = {
+        name.removeprefix(trials.FIELD): value.replace("\r\n", "\n")
+        for name, value in request.POST.items()
+        if name.startswith(trials.FIELD) and isinstance(value, str)
+    }
+    text = request.POST.get("definition", "").replace("\x00", "").replace("\r\n", "\n")
+    tried = await trials.try_step(principal, text, request.POST.get("step", ""), given)
+    prose = prose_html(with_code_tools(rendering.render_markdown(tried.text))) if tried.text else ""
+    html = render_to_string("plans/_step_tried.html", {"tried": tried, "prose": prose})
+    return JsonResponse({"html": html})
+
+
 urlpatterns = [
-    path("plans/new", edit_plan, name="new-plan"),
+    path("plans/try", try_step, name="plan-try"),
+    path("plans/new", new_plan, name="new-plan"),
     path("plans/check", change_plan, name="plan-check"),
     path("plans/<slug:slug>/edit", edit_plan, name="plan-edit"),
 ]

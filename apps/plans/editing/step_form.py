@@ -211,7 +211,7 @@ class StepForm:
 
 def _chosen(name: str, schema: JSON, options: Sequence[tuple[str, str]], value: str) -> Field:
     choices = [{"const": one, "title": label} for one, label in options]
-    known = {word: schema[word] for word in ("title", "description") if word in schema}
+    known: JSON = {word: schema[word] for word in ("title", "description") if word in schema}
     return Field(name, "choice", _label(name, known), {**known, "oneOf": choices, "default": value}, False)
 
 

@@ -22,7 +22,7 @@ def rewrite(text: str, content: JSON, renamed: Mapping[str, str] | None = None) 
     old, node = read_yaml(text), yaml_node(text)
     if _is_same(old, content):
         return text
-    if _is_block(node, old, content):
+    if node is not None and _is_block(node, old, content):
         writer = _Writer(text, renamed or {})
         begins = node.start_mark.index
         made = text[:begins] + writer.mapping(node, old, content, len(text.rstrip())) + "\n"

@@ -2,7 +2,7 @@
 // the text and everything that is drawn of it. Undo and redo are texts that are kept here.
 import { h, safe } from "../dom.js";
 import { complain } from "../question-form.js";
-import { post } from "../requests.js";
+import { post, request } from "../requests.js";
 import { drawLines } from "./plan-edit/lines.js";
 import { Texts } from "./plan-edit/texts.js";
 
@@ -63,9 +63,13 @@ function show(answer, redraws) {
   if (answer.picture) redraw(answer.picture);
   if (redraws) {
     const focused = focusIn(panel);
+    const samples = step === answer.step ? [...panel.querySelectorAll("[name^=sample-]")].map(({ name, value }) => [name, value]) : [];
+    const tried = step === answer.step ? $("trial-answer") : null;
     const open = [...panel.querySelectorAll("details")].map(({ id, open: isOpen }) => [id, isOpen && step === answer.step]);
     safe(panel, answer.panel);
     for (const [id, isOpen] of open) if (isOpen && $(id)) $(id).open = true;
+    for (const [name, value] of samples) if (value && $(name)) $(name).value = value;
+    if (tried) $("trial-answer")?.replaceWith(tried);
     focusAgain(focused);
   }
   step = answer.step;
@@ -170,6 +174,7 @@ function insert(picker) {
 panel.addEventListener("click", async ({ target }) => {
   const button = target.closest("button");
   if (button?.matches("[data-close]")) return close();
+  if (button?.dataset.try) return tryStep(button);
   const act = button?.dataset.do;
   if (!act) return;
   const fields = new FormData();
@@ -177,6 +182,39 @@ panel.addEventListener("click", async ({ target }) => {
   const made = await edit(act === "add" ? $("add-where").value : act, { fields });
   if (made && (act === "add" || act === "delete" || act === "duplicate")) $("panel-title")?.focus();
 });
+
+/** Runs the step alone, as the form says it now, with the samples of the form. */
+async function tryStep(button) {
+  if (button.getAttribute("aria-busy")) return;
+  await working;
+  const fields = new FormData($("step-form"));
+  fields.set("definition", text.value);
+  fields.set("step", step);
+  const tried = step;
+  const isHere = () => step === tried && $("trial-answer");
+  button.setAttribute("aria-busy", "true");
+  $("trial-problem").hidden = true;
+  $("trial-answer").replaceChildren(h("p", { class: "muted" }, "The agent is working…"));
+  try {
+    const { html } = await patientPost(button.dataset.try, fields);
+    if (isHere()) safe($("trial-answer"), html);
+  } catch (problem) {
+    if (!isHere()) return;
+    $("trial-answer").replaceChildren();
+    $("trial-problem").textContent = problem.message;
+    $("trial-problem").hidden = false;
+  } finally {
+    panel.querySelector("[data-try]")?.removeAttribute("aria-busy"); // the form may have been drawn again
+  }
+}
+
+/** One request, however long it takes: the server has a limit. */
+async function patientPost(address, body) {
+  const answer = await request(address, { method: "POST", body });
+  const said = await answer.json().catch(() => null);
+  if (answer.ok && said) return said;
+  throw new Error(said?.error ?? "The step could not be tried. Wait a moment, then try again.");
+}
 
 function close() {
   const key = step;
