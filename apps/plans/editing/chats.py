@@ -22,6 +22,7 @@ from apps.record.models import Context, Message, Task, TaskState
 from apps.record.reading.lookup import find_session
 
 MOST_STEPS = 100
+LONGEST_MESSAGE = 20_000  # characters; braces in it may become more
 LONGEST_TITLE, LONGEST_QUOTE = 120, 60  # characters
 
 
@@ -92,6 +93,8 @@ def _asked(context: Context, principal: Principal, left_out: list[str]) -> Itera
             left_out.append(f"{_quote(message)}: no agent that your plans can use answered it.")
         elif not words_of(message.parts).strip():
             left_out.append("A message without text.")
+        elif len(words_of(message.parts)) > LONGEST_MESSAGE:
+            left_out.append(f"{_quote(message)}: it is longer than {LONGEST_MESSAGE:,} characters.")
         else:
             yield Asked(message, agent, task)
         begun |= {task.pk} if task else set()
