@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pydantic
@@ -131,7 +131,8 @@ async def try_step(principal: Principal, text: str, key: str, given: Mapping[str
     close = limits.open_stream(principal, "")
     try:
         message = compose(parts, key=str(uuid.uuid4()))
-        sent = await send.send(principal, agent, message, require_task=True, skill=step.skill or None)
+        quiet = replace(principal, is_notified=False)  # whoever tries it looks at the answer
+        sent = await send.send(quiet, agent, message, require_task=True, skill=step.skill or None)
         assert sent.task is not None
         try:
             async with asyncio.timeout(TRY_SECONDS):
