@@ -143,7 +143,7 @@ def views(person: Person) -> Iterator[View]:
     yield View("plans", "/plans")
     yield View("plan", "/plans/research")
     yield View("new-plan", "/plans/new")
-    opened = pressed("#plan-step-draft, .step-list [data-step=draft]", "#step-form")
+    opened = pressed("#plan-step-draft, #list-step-draft", "#step-form")
     yield View("plan-editor", "/plans/new?start=review", opened)
     yield View("plan-run", f"/plans/runs/{trip}", drawn("#standing[data-state=completed]"))
     yield View("plan-run-asking", f"/plans/runs/{research}", drawn("form.question"))

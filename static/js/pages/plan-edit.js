@@ -7,6 +7,7 @@ import { drawLines } from "./plan-edit/lines.js";
 import { Texts } from "./plan-edit/texts.js";
 
 const PAUSE = 400; // ms without typing, until the text is read
+const BOXES = ".step, .step-list a"; // of the steps: in the picture, and in the list of a phone
 const LOST = "Your plan is kept here. Try again when you are back online.";
 const $ = (id) => document.getElementById(id);
 const [editor, text, panel] = ["plan-editor", "definition", "step-panel"].map($);
@@ -95,12 +96,12 @@ function redraw(html) {
 
 function focusIn(place) {
   const element = place.contains(document.activeElement) ? document.activeElement : null;
-  return element && { id: element.id, step: element.dataset.step, name: element.name, value: element.value, at: element.selectionStart };
+  return element && { id: element.id, name: element.name, value: element.value, at: element.selectionStart };
 }
 
 function focusAgain(was) {
   if (!was) return;
-  const named = was.id ? $(was.id) : was.step ? $("plan-picture").querySelector(`[data-step="${was.step}"]`) : null;
+  const named = was.id ? $(was.id) : null;
   const found = named ?? [...($("step-form")?.elements ?? [])].find(({ name, value }) => name && name === was.name && value === was.value);
   (found ?? $("panel-title"))?.focus({ preventScroll: true });
   if (found && Number.isInteger(was.at) && found.value === was.value) found.setSelectionRange(was.at, was.at);
@@ -114,13 +115,13 @@ function fit() {
     const { onlyFor } = field.dataset;
     field.hidden = onlyFor === "agent" ? doer === "?person" : onlyFor !== doer;
   }
-  for (const one of $("plan-picture").querySelectorAll("a.step, [data-step]")) {
+  for (const one of $("plan-picture").querySelectorAll(BOXES)) {
     if (keyOf(one) === step) one.setAttribute("aria-current", "true");
     else one.removeAttribute("aria-current");
   }
 }
 
-const keyOf = (place) => place.dataset.step ?? place.getAttribute("href").replace("#step-", "");
+const keyOf = (place) => place.getAttribute("href").replace("#step-", ""); // links of SVG have no hash
 
 async function open(key) {
   if (await edit("", { at: key })) $("panel-title")?.focus();
@@ -129,7 +130,7 @@ async function open(key) {
 // The picture, or the list of the steps
 
 document.addEventListener("click", (event) => {
-  const place = event.target.closest("#plan-picture a[href^='#step-'], #plan-picture [data-step]");
+  const place = event.target.closest("#plan-picture a[href^='#step-']");
   if (!place) return;
   event.preventDefault();
   open(keyOf(place));
@@ -221,7 +222,7 @@ function close() {
   step = "";
   panel.replaceChildren();
   fit();
-  [...$("plan-picture").querySelectorAll("a.step, [data-step]")].find((one) => keyOf(one) === key && one.checkVisibility())?.focus();
+  [...$("plan-picture").querySelectorAll(BOXES)].find((one) => keyOf(one) === key && one.checkVisibility())?.focus();
 }
 
 panel.addEventListener("keydown", (event) => {
@@ -273,3 +274,4 @@ document.addEventListener("keydown", (event) => {
 });
 
 fit();
+if (location.hash.startsWith("#step-")) open(location.hash.replace("#step-", "")); // chosen before this script was here
