@@ -108,10 +108,20 @@ OUTPUT_MODES = ("text/plain", "application/json", "*/*")
 
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 """How steps are named: templates speak of them by it."""
-Expression = Annotated[str, Field(min_length=1, max_length=2_000), BeforeValidator(clean_text)]
+TEMPLATE, EXPRESSION = "jinja-template", "jinja-expression"  # formats in the JSON Schema
+
+Expression = Annotated[
+    str, Field(min_length=1, max_length=2_000, json_schema_extra={"format": EXPRESSION}), BeforeValidator(clean_text)
+]
 """A Jinja expression, such as `steps.review.data.count > 3` (see `templates`)."""
-Template = Annotated[str, Field(min_length=1, max_length=LONGEST_TEMPLATE), BeforeValidator(clean_text)]
-OptionalTemplate = Annotated[str, Field(max_length=LONGEST_TEMPLATE), BeforeValidator(clean_text)]
+Template = Annotated[
+    str,
+    Field(min_length=1, max_length=LONGEST_TEMPLATE, json_schema_extra={"format": TEMPLATE}),
+    BeforeValidator(clean_text),
+]
+OptionalTemplate = Annotated[
+    str, Field(max_length=LONGEST_TEMPLATE, json_schema_extra={"format": TEMPLATE}), BeforeValidator(clean_text)
+]
 OptionalLine = Annotated[str, Field(max_length=200), BeforeValidator(clean_text)]
 Seconds = Annotated[float, Field(gt=0, le=30 * 24 * 3600)]
 
@@ -123,13 +133,13 @@ class _Part(StrictModel):
 class Check(_Part):
     """What a step must deliver."""
 
-    artifact: OptionalLine = ""
+    artifact: OptionalLine = Field("", title="File that must be there")
     """The name of an artifact that must be there; without one the first is looked at."""
-    media_type: Annotated[str, Field(pattern=r"^$|^[\w.+-]+/[\w.+*-]+$|^\*/\*$")] = ""
+    media_type: Annotated[str, Field(pattern=r"^$|^[\w.+-]+/[\w.+*-]+$|^\*/\*$")] = Field("", title="Its media type")
     """The media type of the artifact or a part of it, such as `text/csv` or `image/*`."""
-    json_schema: Schema | None = Field(None, alias="schema")
+    json_schema: Schema | None = Field(None, alias="schema", title="Schema of its data")
     """A JSON Schema for the artifact's JSON."""
-    columns: list[Line] = []
+    columns: list[Line] = Field([], title="Its columns")
     """Columns that a CSV file must have, in any order."""
 
 
@@ -150,13 +160,13 @@ class Sample(_Part):
 class Person(_Part):
     """A step that a person does."""
 
-    ask: Template
+    ask: Template = Field(title="What to ask")
     """What the person is asked; a template."""
-    json_schema: Schema | None = Field(None, alias="schema")
+    json_schema: Schema | None = Field(None, alias="schema", title="Schema of the answer")
     """A JSON Schema of the answer: the person gets a form made from it."""
-    upload: bool = False
+    upload: bool = Field(False, title="Ask for a file")
     """Is a file wanted? `output` says what it must be."""
-    samples: list[Sample] = Field([], max_length=10)
+    samples: list[Sample] = Field([], max_length=10, title="Sample files")
     """Files that the person may upload instead of one of their own, to try the plan."""
 
     @model_validator(mode="after")
@@ -169,9 +179,9 @@ class Person(_Part):
 class Repeat(_Part):
     """Repeats a step until a condition holds; `last` is its last result."""
 
-    until: Expression
+    until: Expression = Field(title="Repeat until")
     """A condition, such as `last.data.score >= 0.9`."""
-    max: int = Field(5, ge=1, le=50)
+    max: int = Field(5, ge=1, le=50, title="Most rounds")
     """After so many rounds the last result is taken as it is."""
 
 
@@ -196,7 +206,7 @@ class StepDefinition(_Part):
     """How people see the step; without one they see its key."""
     agent: OptionalLine = ""
     """The slug of the agent that does it."""
-    find: OptionalLine = ""
+    find: OptionalLine = Field("", title="What is to be done")
     """What is to be done: the agent that ranks best for it does the step."""
     person: Person | None = None
     """A person does it."""
@@ -204,13 +214,13 @@ class StepDefinition(_Part):
     """The id of the agent's skill that is meant."""
     message: OptionalTemplate = ""
     """The message to the agent: a template over `inputs` and `steps`, `item` and `index`, and `last`."""
-    attach: list[Expression] = Field([], max_length=100)
+    attach: list[Expression] = Field([], max_length=100, title="Files to send along")
     """Expressions that give artifacts, or lists of them, which go along with the message."""
-    depends_on: list[Key] = Field([], max_length=MOST_STEPS)
+    depends_on: list[Key] = Field([], max_length=MOST_STEPS, title="Runs after")
     """Steps that it waits for. Steps that its templates and expressions use need not be named."""
-    when: Expression | None = None
+    when: Expression | None = Field(None, title="Only if")
     """A condition: the step is skipped if it does not hold."""
-    for_each: Expression | None = None
+    for_each: Expression | None = Field(None, title="For each item of")
     """An expression that gives a list: the step is done for each `item` of it, at the same time."""
     repeat: Repeat | None = None
     """The step is done again until its result is good."""
@@ -218,12 +228,14 @@ class StepDefinition(_Part):
     """How often it is tried again after it failed."""
     time_limit: Seconds | None = None
     """How many seconds a try may take; waiting for people is not counted."""
-    on_failure: Annotated[Literal["fail", "skip", "ask"] | Fallback, WrapValidator(_read_on_failure)] = "fail"
+    on_failure: Annotated[Literal["fail", "skip", "ask"] | Fallback, WrapValidator(_read_on_failure)] = Field(
+        "fail", title="If it fails"
+    )
     """What happens when it failed: `fail` ends the plan, `skip` goes on without it, `ask` asks a person, and
     `{agent: SLUG}` lets another agent do it."""
     output: Check | None = None
     """What it has to deliver."""
-    approve: Literal["", "before", "after"] = ""
+    approve: Literal["", "before", "after"] = Field("", title="Approval")
     """A person approves the step before it begins, or approves what it delivered."""
 
     @model_validator(mode="after")
@@ -490,15 +502,21 @@ def read_yaml(text: str) -> Any:
         raise InvalidYaml("a value is not of its tag, or a number is too long") from None
 
 
+def yaml_node(text: str) -> Node | None:
+    """The text as nodes with their places; None if it cannot be read."""
+    try:
+        found: Node | None = yaml.compose(text, _Loader)
+    except (yaml.YAMLError, RecursionError):
+        return None
+    return found
+
+
 def line_of(text: str, path: str) -> int:
     """The line, from 1, on which a problem's path such as `steps.review.agent` stands; 0 if the text cannot be read.
 
     For what is missing, it is the line of the nearest part around it.
     """
-    try:
-        node = yaml.compose(text, _Loader)
-    except (yaml.YAMLError, RecursionError):
-        return 0
+    node = yaml_node(text)
     line = node.start_mark.line + 1 if node else 0
     for name in path.split("."):
         if isinstance(node, MappingNode):

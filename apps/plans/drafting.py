@@ -154,13 +154,13 @@ async def _by_skills(principal: Principal, goal: str, ranked: Sequence[Assessmen
     if not steps:
         raise NoAgentFits
     return PlanDefinition.read({
-        "name": _title(steps[0][1]),
+        "name": title_of(steps[0][1]),
         "description": goal,
         "steps": {
             f"step_{number}": {
-                "title": _title(part),
+                "title": title_of(part),
                 "agent": agent.slug,
-                "message": _literal(part),
+                "message": literal(part),
                 **({"attach": [f"steps.step_{number - 1}.artifacts"]} if number > 1 else {}),
             }
             for number, (agent, part) in enumerate(steps, 1)
@@ -180,10 +180,10 @@ def _parts_of(goal: str) -> list[str]:
     return [*found[: MOST_PARTS - 1], " ".join(found[MOST_PARTS - 1 :])] if len(found) > MOST_PARTS else found
 
 
-def _title(text: str) -> str:
+def title_of(text: str) -> str:
     return shortened_title(text[:1].upper() + text[1:])
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """The text as a template that gives it; braces that would begin an expression are set apart."""
     return re.sub(r"{(?=[{%#])", "{ ", text)

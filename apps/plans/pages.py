@@ -9,17 +9,13 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, cast
+from typing import cast
 
-from django import forms
-from django.contrib.auth.decorators import login_required
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.utils.text import slugify
-from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.errors import NotFound
 from apps.accounts.models import User
@@ -28,7 +24,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.requests.quotas import count_act
 from apps.accounts.resources import NotNeeded
 from apps.agents.models import Agent
-from apps.agents.pages.agents import ACCESS_CHOICES, choices_of_versions
+from apps.agents.pages.agents import choices_of_versions
 from apps.conversations.pages import inbox
 from apps.conversations.pages.session.sending import (
     json_action,
@@ -38,25 +34,22 @@ from apps.conversations.pages.session.sending import (
     version_in,
 )
 from apps.engine.send import send
-from apps.plans import graphs, planner, progress, registry
+from apps.plans import graphs, progress, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml
 from apps.plans.drafting import PLANNER
-from apps.plans.forms import PlanForm
+from apps.plans.editing import pages as editor
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import waiting_in_run
-from apps.plans.pictures import Graph
 from apps.plans.progress import Progress, definition_graph, message_words, run_pictures
-from apps.plans.registry import PlanChanged, may_change
+from apps.plans.registry import may_change
 from apps.plans.running import runs
 from apps.record.content import strict_json
 from apps.record.content.parts import safe_file_name
 from apps.record.content.schema_forms import Field, content_of_sample, fields_of, outline_of
-from apps.record.errors import InvalidFields, InvalidParams
+from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
-from apps.web.resources import RefusableForm
-from apps.web.roles import refuse
 from apps.web.shell import page, principal_of, reader_view
 from parley import db
 from parley.templating import TemplateProblem
@@ -190,73 +183,6 @@ def _has_content(request: HttpRequest) -> bool:
         one for name, ones in request.POST.lists() if name == "text" or name.startswith("answer-") for one in ones
     )
     return bool(request.FILES) or any(str(one).strip() for one in filled)
-
-
-class EditorForm(RefusableForm, PlanForm):
-    """Only operators of agents choose who may use the plan (`choices`)."""
-
-    access = forms.CharField(required=False)
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        now = self.initial.setdefault("access", self.instance.access)
-        offered = {now: self.instance.get_access_display(), **ACCESS_CHOICES}
-        self.choices = offered if self.user.has_perm(registry.MAY_SHARE) else {}
-
-    def is_saved(self, plan: Agent | None) -> bool:
-        """Save the plan of a valid form. If that is refused, the form says why."""
-        assert self.read is not None
-        given = self.cleaned_data
-        slug, access = plan.slug if plan else given["slug"], given["access"]
-        base = int(given["base"]) if given["base"] else None
-        if self.choices and access not in ("", *self.choices):
-            self.add_error("access", "Choose one of the listed options.")
-            return False
-        try:
-            as_candidate = bool(self.data.get("as_candidate"))
-            registry.save_plan(self.user, plan, slug, self.read, base=base, access=access, as_candidate=as_candidate)
-        except (InvalidFields, PlanChanged) as refused:
-            self.add_refusal(refused)
-        return not self.errors
-
-    @property
-    def told(self) -> list[tuple[str, str, int]]:
-        """What is wrong: path, sentence, and the line of the definition or 0."""
-        others = {name: said for name, said in self.errors.items() if name != "definition" or not self.problems}
-        return [*self.problems, *((name, str(one), 0) for name, said in others.items() for one in said)]
-
-    @property
-    def graph(self) -> Graph | None:
-        return progress.definition_graph(self.read) if self.read else None
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
-    """The editor of a plan that the person may change; without a slug, of a new private plan."""
-    user = cast("User", request.user)
-    refuse(user, request.resolver_match)  # before the form is filled in
-    plan = registry.find_own_plan(user.principal, user, slug) if slug else None
-    draft = "" if plan else planner.draft_of(user.principal, request.GET.get("draft", ""))
-    initial = {"definition": draft} if draft else {}
-    row = plan or Agent(access=Agent.Access.WORKSPACE)
-    form = EditorForm.by(user)(request.POST or None, instance=row, initial=initial)
-    if form.is_bound and form.is_valid() and form.is_saved(plan):
-        return redirect("web:agent-versions" if plan and "as_candidate" in request.POST else "web:plan", row.slug)
-    if not form.is_bound:
-        form.check(form.initial["definition"], slug)
-        form.initial["slug"] = slugify(form.read.name)[:63] if form.read else ""
-    return page(request, "plans/plan_edit.html", form=form, plan=plan, is_draft=bool(draft))
-
-
-@require_POST
-@login_required
-def check_plan(request: HttpRequest) -> HttpResponse:
-    """The problems of a definition, and its graph if it can be parsed."""
-    form = EditorForm.by(cast("User", request.user))()
-    text, slug = (request.POST.get(name, "").replace("\x00", "") for name in ("definition", "slug"))
-    form.check(text.replace("\r\n", "\n"), slug)
-    return render(request, "plans/_plan_checked.html", {"form": form})
 
 
 REDRAW_SECONDS = 10  # between redraws of a working run
@@ -417,9 +343,7 @@ def _delivered(task: Task, progress: Progress) -> list[tuple[str, list[Artifact]
 
 urlpatterns = [
     path("tasks/<uuid:task>/samples/<path:name>", sample_file, name="task-sample"),
-    path("plans/new", edit_plan, name="new-plan"),
-    path("plans/check", check_plan, name="plan-check"),
-    path("plans/<slug:slug>/edit", edit_plan, name="plan-edit"),
+    *editor.urlpatterns,
     path("plans/runs/<uuid:task>", plan_run, name="plan-run"),
     path("plans/runs/<uuid:task>/standing", run_status, name="plan-status"),
     path("plans/runs/<uuid:task>/questions", run_questions, name="plan-questions"),

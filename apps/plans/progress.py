@@ -76,7 +76,8 @@ def message_words(message: JSON | None) -> str:
     return " ".join(message_text(message, " ").split())[:LONGEST_QUESTION]
 
 
-def definition_graph(definition: PlanDefinition) -> Graph:
+def definition_graph(definition: PlanDefinition, address: Callable[[str], str] = lambda _: "") -> Graph:
+    """`address`: where a step's box leads, by its key."""
     boxes, needs = [], graphs.dependencies(definition, skip_invalid=True)
     for key, step in definition.steps.items():
         notes = ["for each item"] if step.for_each else []
@@ -87,6 +88,7 @@ def definition_graph(definition: PlanDefinition) -> Graph:
                 key,
                 definition.title_of(key),
                 agent=_doer(step),
+                href=address(key),
                 depends_on=tuple(sorted(needs[key] & definition.steps.keys() - {key})),
                 note=", ".join(notes),
                 is_person=_has_person(step),

@@ -26,7 +26,7 @@ from apps.plans.graphs import Problems
 from apps.record.errors import InvalidFields, UnsupportedOperation
 from parley.templating import listed
 
-RESERVED_SLUGS = frozenset({"new", "check", "draft", "runs", "schema", "questions"})  # used by the URLs of pages
+RESERVED_SLUGS = frozenset({"new", "check", "draft", "runs", "schema", "questions", "try"})  # used by the URLs of pages
 RESERVED = "{} is reserved for Parley's own pages. Choose another slug."
 TAKEN = "There is an agent {} already. Choose another slug."
 MAY_SHARE = "agents.change_agent"

@@ -156,6 +156,8 @@ def views(person: Person) -> Iterator[View]:
     yield View("plan", "/plans/research")
     yield View("versions", f"/agents/{tried}/versions", drawn(".versions-table"))
     yield View("new-plan", "/plans/new")
+    opened = pressed("#plan-step-draft, #list-step-draft", "#step-form")
+    yield View("plan-editor", "/plans/new?start=review", opened)
     yield View("plan-run", f"/plans/runs/{trip}", drawn("#standing[data-state=completed]"))
     yield View("plan-run-asking", f"/plans/runs/{research}", drawn("form.question"))
     yield View("prompts", "/prompts")

@@ -109,9 +109,9 @@ TOLD: dict[str, Told] = {
     ),
     **of(
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
-        "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask PaymentMissing PaymentUnderWay "
-        "PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyBudgets "
-        "TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManySchedules TooManyWaiting "
+        "NoAgentFits NoSteps NotBegun NothingToPlan NotReady NotRunning NotYourSession NotYourTask PaymentMissing "
+        "PaymentUnderWay PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits "
+        "TooManyBudgets TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManySchedules TooManyWaiting "
         "TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),

@@ -241,6 +241,17 @@ class StepResult:
         return self.text
 
 
+def result_parts(given: Any) -> list[JSON]:
+    """The parts of an artifact, a result, or a list of these. Raises ValueError for anything else."""
+    if isinstance(given, StepResult):
+        return result_parts(given.artifacts)
+    if isinstance(given, list | tuple):
+        return [part for one in given for part in result_parts(one)]
+    if not isinstance(given, ArtifactResult):
+        raise ValueError("`attach` takes artifacts, such as `steps.review.artifacts`.")
+    return [dict(part) for part in given.parts]
+
+
 MOST_BYTES = 5_000_000  # of a part that a template may see
 MOST_BYTES_OF_A_KEY = 50_000_000  # of all results of one key
 TASKS_AT_ONCE = 200  # whose artifacts are read by one query
@@ -285,16 +296,6 @@ class Outputs(Mapping[str, Result]):
 
     def template_names(self, **more: Any) -> JSON:
         return {"inputs": self.inputs, "steps": self, **more}
-
-    def parts(self, given: Any) -> list[JSON]:
-        """The parts of an artifact, a result, or a list of these. Raises ValueError for anything else."""
-        if isinstance(given, StepResult):
-            return self.parts(given.artifacts)
-        if isinstance(given, list | tuple):
-            return [part for one in given for part in self.parts(one)]
-        if not isinstance(given, ArtifactResult):
-            raise ValueError("`attach` takes artifacts, such as `steps.review.artifacts`.")
-        return [dict(part) for part in given.parts]
 
     def serialize(self, value: Any) -> Any:
         """A value as JSON with references to results. Raises ValueError if it is not JSON."""

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from django.conf import settings
 
@@ -20,7 +19,7 @@ from apps.plans import person
 from apps.plans.definitions import MOST_STEPS, Fallback, StepDefinition
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import PERSON
-from apps.plans.running.run_state import RunState, check_problem, deadline, message_text
+from apps.plans.running.run_state import RunState, check_problem, deadline, message_text, result_parts
 from apps.plans.sql import LOCKED_RUN
 from apps.record.content.composing import compose
 from apps.record.content.parts import size_of
@@ -320,7 +319,13 @@ def _agent_of(definition: StepDefinition) -> str:
 
 def _step_message(run_state: RunState, step: Step, definition: StepDefinition, names: JSON) -> JSON:
     """The message to the agent; attempts differ only in its id. Raises TemplateProblem, ValueError."""
-    parts: list[Any]
+    message_id = f"{step.key}:{step.item}:{step.round}:{step.attempt + 1}"
+    return compose(step_parts(definition, names), key=message_id, references=run_state.references(step))
+
+
+def step_parts(definition: StepDefinition, names: JSON) -> list[JSON]:
+    """What the agent of a step gets, of the names of its templates. Raises TemplateProblem, ValueError."""
+    parts: list[JSON]
     if definition.person is not None:
         parts = person.parts_for_person(definition, clean(templating.render(definition.person.ask, names)))
     else:
@@ -329,13 +334,12 @@ def _step_message(run_state: RunState, step: Step, definition: StepDefinition, n
             raise ValueError("Its message is empty.")
         parts = [{"text": text}]
     for expression in definition.attach:
-        parts += run_state.outputs.parts(templating.evaluate(expression, names))
+        parts += result_parts(templating.evaluate(expression, names))
     size = sum(size_of(part) or 0 for part in parts if "stored" not in part)
     if size > settings.MAX_REQUEST_BYTES or len(parts) > MOST_PARTS:  # the step keeps a copy
         most = f"{MOST_PARTS:,} parts, or {settings.MAX_REQUEST_BYTES:,} bytes"
         raise ValueError(f"The message with its attachments has more than {most}.")
-    message_id = f"{step.key}:{step.item}:{step.round}:{step.attempt + 1}"
-    return compose(parts, key=message_id, references=run_state.references(step))
+    return parts
 
 
 MOST_ANSWERS = 3  # of the answering agent, per attempt; then the plan's owner is asked
