@@ -43,7 +43,7 @@ class EventType(models.TextChoices):
 class Opening(TypedDict):
     """A new context, in its first event. `parentTask`: the task that called the agent. `options`: of the agent here.
 
-    `project`: the key of the project that it begins in.
+    `project`: the key of the project that it begins in. `temporary`: it neither uses nor leaves memory.
     """
 
     contextId: str
@@ -54,6 +54,7 @@ class Opening(TypedDict):
     parentTask: NotRequired[str]
     options: NotRequired[JSON]
     project: NotRequired[str]
+    temporary: NotRequired[bool]
 
 
 class NewTask(TypedDict):
