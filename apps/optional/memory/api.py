@@ -27,7 +27,11 @@ class EntryShape(ModelShape):
         required=False, allow_null=True, help_text="Only sessions of this project know it, by its id."
     )
     written_by = serializers.CharField(
-        source="agent.slug", read_only=True, default=None, help_text="The agent that wrote it; null: you."
+        source="agent.slug",
+        read_only=True,
+        default=None,
+        allow_null=True,
+        help_text="The agent that wrote it; null: you.",
     )
 
     class Meta:

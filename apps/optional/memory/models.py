@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from apps.accounts.errors import NotFound
 from apps.accounts.models import Workspace
-from apps.accounts.visibility import OwnedQuerySet
+from apps.accounts.principals import Principal
+from apps.accounts.visibility import OwnedQuerySet, VisibleQuerySet
 from apps.agents.models import Agent
 
 MAX_TEXT = 500  # characters of an entry
@@ -124,6 +125,13 @@ class PersonalInstructions(models.Model):
         return f"of {self.owner}"
 
 
+class AgentMemoryQuerySet(VisibleQuerySet["AgentMemory"]):
+    def visible_to(self, principal: Principal) -> AgentMemoryQuerySet:
+        """What holds for the caller: their own choices, and operators'."""
+        own = models.Q(owner=None) | models.Q(owner=principal.user_id)
+        return self.filter(own) if principal.is_known else self.none()
+
+
 class AgentMemory(models.Model):
     """What an agent may do with people's memory: as operators say for all, or as a person says for theirs."""
 
@@ -138,6 +146,8 @@ class AgentMemory(models.Model):
         help_text="Whose memory; empty: everybody's who says nothing else.",
     )  # fmt: skip
     uses = models.CharField("may", max_length=5, choices=Uses)
+
+    objects = AgentMemoryQuerySet.as_manager()
 
     class Meta:
         verbose_name = "agent's right to memory"
