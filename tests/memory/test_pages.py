@@ -65,6 +65,7 @@ def test_person_chooses_on_the_page_of_an_agent(browser, ada, helper):
     assert rights.uses_of(helper, ada.pk) == "none"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_temporary_session_begins_in_the_browser(browser, echo):
     answer = browser.post(
         reverse("web:begin", args=["echo"]), {"text": "hello", "message": str(uuid.uuid4()), "temporary": "1"}

@@ -73,7 +73,7 @@ class MemoryPages(SectionPages[MemoryEntry]):
         )  # fmt: skip
 
 
-PAGES = MemoryPages(remembering.ENTRIES, EntryForm, section="memory", icon="person")
+PAGES = MemoryPages(remembering.ENTRIES, EntryForm, section="memory", icon="inbox")
 
 
 @private_view
@@ -98,6 +98,8 @@ def delete_all(request: HttpRequest) -> HttpResponse:
 
 def agent_part(request: HttpRequest, agent: Agent) -> SafeString:
     """On the page of an agent: what it may do with the reader's memory."""
+    if agent.kind == Agent.Kind.PLAN:
+        return SafeString()
     person = cast("User", request.user)
     choices = [(one.value, one.label) for one in rights.possible(agent)]
     uses = rights.uses_of(agent, person.pk)
