@@ -6,6 +6,7 @@ from http import HTTPStatus
 import pytest
 from django.urls import reverse
 
+from apps.accounts.people import erasure
 from apps.optional.memory import remembering, rights
 from apps.optional.memory.models import MemoryEntry, PersonalInstructions
 from apps.optional.memory.remembering import Source
@@ -96,3 +97,15 @@ async def test_api_keeps_memory(ada_calls, bob_calls, echo):
     assert (await ada_calls.get("/memory")).body["items"] == []
     begun = await ada_calls.post("/sessions", {"agent": "echo", "temporary": True})
     assert begun.body["session"]["temporary"] is True
+
+
+def test_erased_person_leaves_no_memory(ada, bob, known):
+    known("Of Ada.")
+    known("Of Bob.", bob.principal)
+    remembering.save_instructions(ada.principal, PersonalInstructions(text="Be brief."))
+    files = {name: content for name, _, content in remembering.personal_data(ada)}
+    assert "Of Ada." in str(files)
+    assert "Of Bob." not in str(files)
+    erasure.erase(ada)
+    assert [one.text for one in MemoryEntry.objects.all()] == ["Of Bob."]
+    assert not PersonalInstructions.objects.exists()
