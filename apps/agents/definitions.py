@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.utils.text import slugify
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from agentkit import HandlerError
+from agentkit import HandlerError, TaskContext
 from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.tools import ToolFunction, is_tool, traits_of
 from apps.agents.models import Agent, ToolSecret
@@ -51,6 +51,11 @@ def registered_tools(modules: Sequence[str] | None = None) -> dict[str, Register
     Raises HandlerError if a module cannot be imported or has no tools, or two tools have one name.
     """
     return _load_tools(tuple(all_tool_modules() if modules is None else modules))
+
+
+def turn_tools(task: TaskContext) -> list[ToolFunction]:
+    """What apps add to the tools of a turn of an agent without code, or of the Assistant."""
+    return [one for tools_for in added["turn_tools"] for one in tools_for(task)]
 
 
 @cache

@@ -93,6 +93,7 @@ class SessionShape(Shape):
         allow_null=True,
         help_text="The session's project. You may see a session without seeing its project.",
     )
+    temporary = serializers.BooleanField(help_text="Whether it neither uses nor leaves memory of its person.")
     archived_at = serializers.DateTimeField(allow_null=True)
     sharing = serializers.ChoiceField(
         Context.Sharing.choices, help_text="Who may see the session: only its owner, or all members of its workspace."
@@ -305,6 +306,7 @@ def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JS
         "rootId": str(context.family_key),
         "revision": context.last_event,
         "projectId": str(context.project) if context.project else None,
+        "temporary": context.is_temporary,
         "archivedAt": optional_timestamp(context.archived_at),
         "sharing": context.sharing.value,
         "metadata": {

@@ -30,7 +30,7 @@ from apps.engine.turns.assignment import (
     skill_for,
 )
 from apps.installation.models import Activity
-from apps.record import ledger, runs
+from apps.record import briefings, ledger, runs
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import UnsupportedOperation
@@ -38,7 +38,6 @@ from apps.record.events import JSON, EventType
 from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Message, Task, TaskState
-from apps.record.projects import project_of
 from apps.record.reading import notifications
 from apps.record.runs import Lease, LeaseLost
 from parley.db.sql import NOW, Now, note_time
@@ -158,6 +157,7 @@ def _assignment(
         asked_by=uuid.UUID(child) if child and not run.resumed else None,
         seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
         input=run.input,
+        told=briefings.read(run.input),
         remote=run.remote,
         fallback_id=run.agent_id,
         span=run.traceparent,
@@ -259,22 +259,23 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
         "agent": version.reference if (version := task.agent.current_version) else None,
         "session": digest_of(context.memory) if context.memory else None,
         "options": options,
-        "project": _project_told(task, given),
         "skill": skill,
         "sent": run.input.get("sent"),
     }
-    return snapshot | {name: value for name, value in optional.items() if value}
+    told = _told(run, given)
+    return snapshot | {name: value for name, value in optional.items() if value} | told
 
 
-def _project_told(task: Task, given: Run) -> JSON | None:
-    """What the turn's agent is told of the session's project, if who asked sees it. All attempts are told the same."""
+def _told(run: Run, given: Run) -> JSON:
+    """What the turn's agent is told beside the message. All attempts are told the same."""
+    task = run.task
     if given.input:
-        told: JSON | None = given.input.get("project")
-        return told
-    if task.context.project is None or task.owner is None:
-        return None
-    found = project_of(task.owner.principal_in(task.workspace_id), task.context)
-    return found.told if found else None
+        return briefings.noted_before(given.input, by_fallback=run.agent_id is not None)
+    if task.owner is None:
+        return {}
+    person, author = partial(task.owner.principal_in, task.workspace_id), given.message.author_id
+    asked = briefings.Asked(task.owner.pk, task.workspace_id, task.context, task.agent, author, person)
+    return briefings.noted(asked)
 
 
 def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON, lock: bool) -> None:

@@ -28,7 +28,6 @@ from agentkit import (
     Clarify,
     ExistingTask,
     HandlerError,
-    Project,
     ReferencedTask,
     ResponseType,
     Session,
@@ -51,7 +50,7 @@ from apps.engine.turns import assignment, handlers, output, payments
 from apps.engine.turns.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.turns.questions import asking_task
 from apps.installation.models import Activity
-from apps.record import ledger, lineage, projection, wire
+from apps.record import briefings, ledger, lineage, projection, wire
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.content.strict_json import digest_of
@@ -59,7 +58,6 @@ from apps.record.errors import InvalidFields, KeyUsed, NoAnswer, TaskNotFound, U
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
 from apps.record.models import Context, Message, Task, TaskQuerySet, TaskState
-from apps.record.projects import project_of
 from apps.record.reading import feed, lookup
 from apps.record.sql import TASK
 from parley import db
@@ -260,7 +258,7 @@ class Conversation:
     references: Sequence[ReferencedTask] = ()
     memory: JSON = field(default_factory=dict)
     options: JSON = field(default_factory=dict)
-    project: Project | None = None
+    told: assignment.Told = field(default_factory=lambda: assignment.told_to_handler({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +313,12 @@ async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> Agent
 
 async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conversation, session: Session) -> Answer:
     received = agentkit.Message(message, blobs.content_of)
-    told = {"history": conversation.history, "references": conversation.references, "project": conversation.project}
+    history, references = conversation.history, conversation.references
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await handlers.answer(agent, received, session=session, **told)
+            return await handlers.answer(
+                agent, received, history=history, references=references, session=session, **conversation.told
+            )
     except NeedsTask:
         raise
     except Exception as error:
@@ -345,9 +345,17 @@ def _conversation(principal: Principal, agent: Agent, message: JSON) -> Conversa
     if context is None:
         return Conversation(references=references)
     history = [assignment.handler_message(row, context) for row in assignment.earlier_messages(context)]
-    project = project_of(principal, context)
-    told = assignment.project_from(project.told) if project else None
+    told = assignment.told_to_handler(_told(principal, agent, context))
     return Conversation(history, references, context.memory, context.options, told)
+
+
+def _told(principal: Principal, agent: Agent, context: Context) -> JSON:
+    """What the agent is told beside the message."""
+    user, workspace = principal.user_id, principal.workspace_id
+    if user is None or workspace is None:
+        return {}
+    asked = briefings.Asked(user, workspace, context, agent, user, lambda: principal)
+    return briefings.read(briefings.noted(asked))
 
 
 def _claim_message(principal: Principal, agent: Agent, message: JSON) -> Sent | Claim:

@@ -44,7 +44,7 @@ async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> 
     settings |= assignment.options.get("settings", {})
     worker = LlmWorker(
         definition.instructions,
-        await db.run(_tools, agent, definition, task.task_id),
+        [*await db.run(_tools, agent, definition, task.task_id), *definitions.turn_tools(task)],
         model=assignment.options.get("model") or definition.model or None,
         max_steps=definition.max_steps,
         settings={name: value for name, value in settings.items() if value is not None},

@@ -44,7 +44,7 @@ class Opening(TypedDict):
     """A new context, in its first event. `parentTask`: the task that called the agent. `options`: of the agent here.
 
     `version`: of the agent, with which it begins; absent in older logs, and if a handler or a remote card defines it.
-    `project`: the key of the project that it begins in.
+    `project`: the key of the project that it begins in. `temporary`: it neither uses nor leaves memory.
     """
 
     contextId: str
@@ -56,6 +56,7 @@ class Opening(TypedDict):
     options: NotRequired[JSON]
     version: NotRequired[int]
     project: NotRequired[str]
+    temporary: NotRequired[bool]
 
 
 class NewTask(TypedDict):

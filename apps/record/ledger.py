@@ -147,7 +147,9 @@ def lock_context(context: Context) -> datetime.datetime:
     return at
 
 
-DESCRIPTION_FIELDS = ("title", "agent_id", "options", "agent_version", "archived_at", "is_shared", "project")
+DESCRIPTION_FIELDS = (
+    "title", "agent_id", "options", "agent_version", "archived_at", "is_shared", "project", "is_temporary",
+)  # fmt: skip
 """Columns that few events change, updated only if they differ."""
 
 UNIQUE: dict[type[models.Model], tuple[str, ...]] = {Artifact: ("task", "artifact_id")}

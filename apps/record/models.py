@@ -191,6 +191,9 @@ class Context(models.Model):
     )
     # A plain id: the app that has projects may be left out, and a deleted project leaves its sessions alone.
     project = models.UUIDField(null=True, blank=True, help_text="The project that it is in.")
+    is_temporary = models.BooleanField(
+        "temporary", default=False, db_default=False, help_text="Does it neither use nor leave memory of its person?"
+    )
     deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was deleted. Only this row is kept.")
     cold_file = models.CharField(
         max_length=200, blank=True, help_text="The file that holds its log and rows. Empty: not in cold storage."

@@ -113,6 +113,7 @@ def _open_context(context: Context, opening: Opening, event: Event) -> None:
     context.agent_version = opening.get("version")
     context.parent_task = uuid.UUID(opening["parentTask"]) if "parentTask" in opening else None
     context.project = uuid.UUID(opening["project"]) if "project" in opening else None
+    context.is_temporary = opening.get("temporary", False)
     context.imported_at = event.at if DATED in event.payload else None
 
 

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from agentkit import Artifact, Call, ChildResult, Completed, InputRequired, Skill, SkillHandler, TaskContext
 from agentkit.llm import MODEL_WISHES, AgentTool, Asked, LlmWorker, NoModel, UseTool, has_model, scripted
-from apps.agents.definitions import registered_tools
+from apps.agents.definitions import registered_tools, turn_tools
 from apps.agents.models import Agent
 from apps.agents.search import find_agents
 from apps.engine.turns.delegation import principal_of
@@ -85,7 +85,7 @@ async def answer(task: TaskContext) -> Completed:
     tools = registered_tools()
     worker = LlmWorker(
         INSTRUCTIONS,
-        [*(tools[name].function for name in TOOLS), *map(_agent_tool, agents)],
+        [*(tools[name].function for name in TOOLS), *turn_tools(task), *map(_agent_tool, agents)],
         model=scripted(_play, name="assistant", unless_configured=True),
     )
     text = await worker.run(replace(task, delegate=delegate))

@@ -20,6 +20,7 @@ from agentkit.content.emissions import (
     WholeAnswer,
 )
 from agentkit.content.inbox import Inbox
+from agentkit.content.memories import MemoryEntry, UserMemory
 from agentkit.content.messages import (
     Artifact,
     File,
@@ -96,6 +97,7 @@ __all__ = [
     "Inbox",
     "InputRequired",
     "InvalidAnswer",
+    "MemoryEntry",
     "Message",
     "NotAnswered",
     "NotDone",
@@ -127,6 +129,7 @@ __all__ = [
     "ToolResult",
     "UnreadableContent",
     "Usage",
+    "UserMemory",
     "WholeAnswer",
     "agent",
     "always_message",

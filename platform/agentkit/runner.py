@@ -19,6 +19,7 @@ from typing import Any
 
 from agentkit import slots
 from agentkit.content.emissions import CUT_OFF, FINISH_REASON, Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
+from agentkit.content.memories import UserMemory
 from agentkit.content.messages import Artifact, Message, Part, text_part
 from agentkit.content.projects import Project
 from agentkit.context import Call, CallsWait, ChildResult, SyncTaskContext, TaskContext
@@ -133,6 +134,7 @@ async def answer(
     references: Sequence[ReferencedTask] = (),
     session: Session | None = None,
     project: Project | None = None,
+    user_memory: UserMemory | None = None,
     executor: Executor | None = None,
 ) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
@@ -152,6 +154,7 @@ async def answer(
         references=references,
         session=session or Session(),
         project=project,
+        user_memory=user_memory,
         emit=heard.emit,
         delegate=_no_delegate,
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from agentkit import slots
 from agentkit.clients import NO_CLIENT, Client
+from agentkit.content.memories import UserMemory
 from agentkit.content.messages import File, Loader, Message, Part, ReceivedArtifact, text_part
 from agentkit.content.projects import Project
 
@@ -81,6 +82,7 @@ class Turn:
         caller: who asks, for display only; do not use it for decisions.
         client: what the sender's program asks besides the message, such as tools of its own.
         project: the project that the conversation is in, with its instructions and files; None without one.
+        user_memory: what the agent may know about who asks; None if it may know nothing.
     """
 
     task_id: str
@@ -98,6 +100,7 @@ class Turn:
     caller: str | None = None
     client: Client = field(default=NO_CLIENT, repr=False)
     project: Project | None = None
+    user_memory: UserMemory | None = None
     stop_signal: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     stop_after_step: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
 

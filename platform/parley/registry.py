@@ -49,6 +49,7 @@ class ParleyApp(AppConfig):
     account_erasers: Paths = ()  # before a person's rows are deleted: `accounts.people.erasure.Person`; raises Refusal
     account_remains: Paths = ()  # what stays of an erased person: the person; yields `accounts.people.erasure.Remains`
     after_account_erased: Paths = ()  # after the commit
+    beginning_tools: Paths = ()  # beside the field for the first message of a session; a SafeString
     composer_tools: Paths = ()  # beside the field for messages; a SafeString. `data-module` is loaded when it is used
     message_acts: Paths = ()  # in the menu of answers: an `<option>` as SafeString (see `actions.js`)
     sidebar_sections: Paths = ()  # above the recent sessions of people's sidebar: the principal; a SafeString
@@ -70,6 +71,9 @@ class ParleyApp(AppConfig):
     session_project = ""  # for `record.projects`: the principal, a project's key; a `SessionProject`, if they see it
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
+    # `record.briefings.Briefing` by names in a run's input: what agents are told beside messages
+    turn_briefings: Kinds = {}
+
     # A function for each kind of agent
     executors: Kinds = {}  # for a turn: the assignment, the task's context, how to release its slot
     restorers: Kinds = {}  # to return to a version: the version, author, note; without one, no version can return
@@ -79,6 +83,8 @@ class ParleyApp(AppConfig):
     work_lists: Paths = ()  # `work.WorkList`: what waits in tables until a job does it
     channel_types: Paths = ()  # `notifications.channel_types.ChannelType`: services by which people are told
     chat_platforms: Paths = ()  # `optional.channels.platforms.Platform`: where people talk to agents, such as Slack
+    turn_tools: Paths = ()  # of agents without code and the Assistant: the task's context; returns tools for the turn
+    agent_parts: Paths = ()  # on the page of an agent: the request, the agent; a SafeString
     tool_modules: Paths = ()  # with tools (`@tool()`) that operators may give to agents without code
     links: Mapping[str, tuple[str, str]] = {}  # in people's sidebar, by names of their addresses: label and icon
     analytics_sources: Paths = ()  # `analytics.counting.Source`: of the sums behind the dashboard

@@ -98,7 +98,7 @@ TOLD: dict[str, Told] = {
         invalid(-32602, (422, "invalid")),
     ),
     **of(
-        "ArtifactNotFound ContextNotFound DoesNotExist ExportNotFound Http404 MessageNotFound NoMember "
+        "ArtifactNotFound ContextNotFound DoesNotExist EntryNotFound ExportNotFound Http404 MessageNotFound NoMember "
         "NoWorkspace NotFound ObjectNotUpdated ProjectNotFound QueuedNotFound ShareNotFound UploadNotFound",
         invalid(-32602, MISSING),
     ),
@@ -108,8 +108,8 @@ TOLD: dict[str, Told] = {
         invalid(-32602, CONFLICT),
     ),
     **of(
-        "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
-        "NoAgentFits NoSteps NotBegun NothingToPlan NotReady NotRunning NotYourSession NotYourTask PaymentMissing "
+        "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning MemoryFull "
+        "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask NothingToPlan PaymentMissing "
         "PaymentUnderWay PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits "
         "TooManyBudgets TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManySchedules TooManyWaiting "
         "TooManyWebhooks Unreachable UnsupportedOperation",

@@ -45,7 +45,8 @@ def body_of(viewset: ViewSet, **fields: Any) -> dict[str, Any]:
 
 def make(viewset: ViewSet, principal: Principal, name: str) -> Model:
     """A row of the caller's."""
-    shape: Any = viewset.new(data=body_of(viewset, name=name), context={"caller": principal})
+    field = "name" if "name" in viewset.new().fields else "text"
+    shape: Any = viewset.new(data=body_of(viewset, **{field: name}), context={"caller": principal})
     shape.is_valid(raise_exception=True)
     assert viewset.resource.save is not None
     row: Model = viewset.resource.save(principal, viewset.resource.model(**shape.validated_data))

@@ -29,6 +29,7 @@ from apps.optional.comparing import comparing
 from apps.optional.comparing.comparing import Answerer
 from apps.optional.comparing.models import Comparison
 from apps.optional.evaluations.models import Evaluation, Example
+from apps.optional.memory.models import MemoryEntry
 from apps.optional.projects.models import Project
 from apps.optional.projects.projects import save as save_project
 from apps.optional.prompts import library
@@ -74,6 +75,7 @@ SAMPLES = {
     "comparisons": Sample({"text": "hello", "answerers": [{"agent": "echo"}, {"agent": "plan"}]}),
     "exports": Sample({}, ready=lambda key: exports.make(uuid.UUID(key))),
     "keys": Sample({"name": "robot", "scopes": [READ]}),
+    "memory": Sample(ready=lambda key: MemoryEntry.objects.filter(pk=key).update(forgotten_at=timezone.now())),
     "plan-runs": Sample({"plan": "plan", "inputs": {}}, "run", begin_plan_run),
 }
 

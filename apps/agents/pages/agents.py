@@ -44,6 +44,7 @@ from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, pr
 from apps.web.templatetags.parley import HEALTH_WORDS
 from parley.faces import charts
 from parley.faces.cells import duration
+from parley.registry import added
 
 MOST_VERSIONS = 50  # to choose from
 MOST_RECENT = 5  # sessions and versions on an agent's page
@@ -82,6 +83,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "versions": _versions(request, found),
         "sees_versions": Agent.objects.with_versions_for(principal_of(request)).filter(pk=found.pk).exists(),
         "words": _chosen_example(request, found),
+        "parts": [part(request, found) for part in added["agent_parts"]],
         "tracebacks": tracebacks(request, found, _last_failed(principal_of(request), found)),
     }
     return page(request, "agents/agent.html", **about)

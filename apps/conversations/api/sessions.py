@@ -111,6 +111,9 @@ class NewSession(Body):
         help_text="The id of the project that it begins in. Without an agent, or with the project's own, the project's "
         "agent and options are used.",
     )
+    temporary = serializers.BooleanField(
+        default=False, help_text="Whether the session neither uses nor leaves memory of you."
+    )
     message = FirstMessage(required=False, help_text="The first message.")
     wait = serializers.BooleanField(
         default=False, help_text="Whether to respond only after the message's task has settled."
@@ -327,7 +330,7 @@ def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> c
     check_taken(agent, parts)
     title = asked["title"] or (title_of({"parts": parts}) if parts else "")
     known: JSON = {"title": title, "context_id": asked["context_id"], "options": asked.get("options")}
-    known["project"] = project
+    known |= {"project": project, "temporary": asked["temporary"]}
     return commands.create_session(principal, agent, key=key, **known)
 
 

@@ -83,7 +83,7 @@ def fork(
                 if _before_marks(log.context, at) == _before_marks(log.context, log.context.last_event):
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
                 child.root = log.context.family_key if is_own else child.pk
-                child.project = log.context.project
+                child.project, child.is_temporary = log.context.project, log.context.is_temporary
                 if edited_message and is_own:  # before the fork, which is then the newest of its family
                     log.add(EventType.EDIT, {"messageId": edited_message, "session": str(child.pk)})
                 elif is_own and not dated and point.parent.pk == log.context.pk:
@@ -196,6 +196,7 @@ def _create_fork(
     dated: str,
 ) -> None:
     parent, at, memory, root, project = point.parent, point.at, child.memory, child.family_key, child.project
+    is_temporary = child.is_temporary
     child.last_event = at
     restored(parent)
     child.head_hash = newest_hash(parent, at)
@@ -217,6 +218,8 @@ def _create_fork(
             opens["options"] = chosen
         if project is not None:
             opens["project"] = str(project)
+        if is_temporary:
+            opens["temporary"] = True
         left = [str(task) for task in _unfinished_tasks(parent, at)]
         payload: Fork = {
             "opens": log.opening(opens, None if is_with_same else agent),

@@ -45,12 +45,14 @@ def create_session(
     context_id: str = "",
     options: JSON | None = None,
     project: uuid.UUID | None = None,
+    temporary: bool = False,
     key: str = "",
 ) -> CreatedSession:
     """A session of a known caller with an agent. The same `key` from the caller gives the same session again.
 
     Without a title it gets that of its first message; without a `context_id` (A2A's) it gets its own key. In a project,
-    the project's agent has the project's options, unless others are given.
+    the project's agent has the project's options, unless others are given. A `temporary` one neither uses nor leaves
+    memory of the caller.
 
     Raises UnsupportedOperation for an agent that the caller may not use, ContextNotFound if the session was deleted
     since, and InvalidParams for wrong options, a project that the caller does not see, a `context_id` that is in use,
@@ -72,6 +74,8 @@ def create_session(
             options = found.options
     if read := read_options(agent, options or {}):
         opens["options"] = read
+    if temporary:
+        opens["temporary"] = True
     session = uuid.uuid5(KEY_NAMESPACE, f"{principal.sender} {key}") if key else uuid.uuid4()
     if key and (earlier := _existing_session(session, opens)):
         return earlier

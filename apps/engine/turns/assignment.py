@@ -10,13 +10,14 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypedDict
 
 from agentkit import Message as Said
-from agentkit import Project, ReferencedTask, UnreadableContent
+from agentkit import Project, ReferencedTask, UnreadableContent, UserMemory
 from apps.agents.models import Agent
 from apps.engine.queue import Lane
 from apps.engine.turns.output import Redaction
-from apps.record import lineage, wire
+from apps.record import briefings, lineage, wire
 from apps.record.content import blobs
 from apps.record.events import JSON
 from apps.record.execution import Run
@@ -51,6 +52,7 @@ class Assignment:
         asked_by: the child whose question `message` answers.
         seconds: time since the turn first began.
         input: the snapshot of the turn's input (`Run.input`).
+        told: what the agent is told beside the message (`record.briefings`).
         remote: earlier attempts' record of a remote agent's work (`Run.remote`).
         usage: tokens of earlier attempts.
         cost: of this attempt's uses of language models that have ended.
@@ -81,6 +83,7 @@ class Assignment:
     asked_by: uuid.UUID | None = None
     seconds: float = 0.0
     input: JSON = field(default_factory=dict)
+    told: JSON = field(default_factory=dict)
     remote: JSON = field(default_factory=dict)
     fallback_id: int | None = None
     span: str = ""
@@ -110,7 +113,7 @@ class Assignment:
     @property
     def project(self) -> Project | None:
         """What the turn's agent is told of the session's project."""
-        return project_from(self.input.get("project"))
+        return told_to_handler(self.told)["project"]
 
     @property
     def traceparent(self) -> str:
@@ -118,10 +121,11 @@ class Assignment:
         return tracing.current_traceparent() or tracing.child_of(self.span)
 
     def hand_to(self, fallback: Agent) -> None:
-        """Let a fallback take the turn, without the first agent's memory."""
+        """Let a fallback take the turn, without the first agent's memory, and what only that one may be told."""
         self.agent = self.task.agent = fallback
         self.fallback_id, self.memory, self.remote = fallback.pk, {}, {}
         self.skill = skill_for(self.task, fallback)
+        self.told = briefings.noted_before(self.told, by_fallback=True)
 
     @property
     def first_turn(self) -> int:
@@ -133,7 +137,7 @@ class Assignment:
         said = [self.input_message, *self.history, *(one for task in self.references for one in task.messages)]
         parts = [part for message in said for part in message.parts]
         parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
-        told = self.input.get("project", {}).get("files", [])
+        told = self.told.get("project", {}).get("files", [])
         return blobs.stored_files([*map(dict, parts), *told])
 
     def stored_file(self, sha256: str) -> JSON | None:
@@ -145,9 +149,20 @@ def skill_for(task: Task, fallback: Agent) -> str | None:
     return skill if any(one.get("id") == skill for one in fallback.skills) else None
 
 
-def project_from(told: JSON | None) -> Project | None:
-    """`SessionProject.told` for handlers. Files are loaded on demand."""
-    return Project.from_wire(told, _content_of) if told else None
+class Told(TypedDict):
+    """What handlers are told beside the message: attributes of their task."""
+
+    project: Project | None
+    user_memory: UserMemory | None
+
+
+def told_to_handler(told: JSON) -> Told:
+    """What `briefings.read` has, for handlers. Files are loaded on demand."""
+    project, memory = told.get("project"), told.get("user_memory")
+    return {
+        "project": Project.from_wire(project, _content_of) if project else None,
+        "user_memory": UserMemory.from_wire(memory) if memory else None,
+    }
 
 
 def _content_of(part: JSON) -> bytes:

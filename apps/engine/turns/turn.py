@@ -44,7 +44,7 @@ from apps.engine.finish import STATES, Ending, Ongoing
 from apps.engine.queue import publish
 from apps.engine.turns import delegation, handlers, payments
 from apps.engine.turns.approvals import TurnApprovals
-from apps.engine.turns.assignment import Assignment, ReleaseSlot, handler_message
+from apps.engine.turns.assignment import Assignment, ReleaseSlot, handler_message, told_to_handler
 from apps.engine.turns.delegation import Delegation, principal_of
 from apps.engine.turns.effects import TaskEffects
 from apps.engine.turns.handlers import Blocked
@@ -155,7 +155,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         stop_after_step=assignment.stop_after_step,
         model=model if model and assignment.agent.offers_models else None,
         client=_client(assignment) if asks else Client(answer=message),
-        project=assignment.project,
+        **told_to_handler(assignment.told),
     )
 
 

@@ -124,7 +124,7 @@ class Comparisons(ResourceViewSet):
         "Send one message to several agents, models or versions",
         body=NewComparison,
         answers={200: ComparisonShape, 201: ComparisonShape},
-        refuses=[409],
+        refuses=[404, 409],
         keyed=True,
         examples=examples,
     )

@@ -7,6 +7,7 @@ import uuid
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from agentkit.content.projects import ENDING
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
@@ -14,10 +15,12 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource, save_own
 from apps.agents import options as agent_options
 from apps.optional.projects.models import Project
+from apps.record.briefings import Asked, Briefing
 from apps.record.content import blobs
 from apps.record.content.parts import is_blank
 from apps.record.errors import InvalidFields, Kind, Refusal, UnsupportedOperation
-from apps.record.projects import SessionProject
+from apps.record.events import JSON
+from apps.record.projects import SessionProject, project_of
 from parley.db.sql import write_transaction
 
 MOST_PROJECTS = 200  # of one person in a workspace
@@ -138,3 +141,12 @@ def session_project(principal: Principal, key: uuid.UUID) -> SessionProject | No
         return None
     files = [one.part for one in found.files.order_by("name")]
     return SessionProject(found.pk, found.name, found.instructions, files, found.agent_id, found.options)
+
+
+def _note(asked: Asked) -> JSON | None:
+    """What agents are told, if who asks sees the project."""
+    found = project_of(asked.principal, asked.context) if asked.context.project else None
+    return found.told if found else None
+
+
+BRIEFING = Briefing(_note, ENDING)

@@ -20,13 +20,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from agentkit import Message as Said
 from agentkit import ReferencedTask
-from agentkit.content import projects
 from apps.agents import cards
 from apps.agents.options import declared_extension, options_extension
 from apps.conversations.public_links.downloads import MEDIA_TYPE
 from apps.engine.accept import DEPENDS_ON
 from apps.engine.turns import payments
 from apps.engine.turns.assignment import Assignment, handler_message
+from apps.record import briefings
 from apps.record.content import blobs
 from apps.record.content.composing import compose
 from apps.record.events import JSON
@@ -80,8 +80,9 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
     extensions = list[str]()
     if assignment.options and (uri := options_extension(assignment.agent)):
         metadata, extensions = {**metadata, uri: assignment.options}, [uri]
-    if (project := assignment.input.get("project")) and (uri := declared_extension(assignment.agent, projects.ENDING)):
-        metadata, extensions = {**metadata, uri: project}, [*extensions, uri]  # people's data: only for who asks for it
+    for name, one in briefings.briefings().items():  # people's data: only for who asks for it
+        if name in assignment.told and (uri := declared_extension(assignment.agent, one.extension)):
+            metadata, extensions = {**metadata, uri: assignment.input[name]}, [*extensions, uri]
     message = compose(
         parts,
         key=assignment.lease.run_id,
@@ -102,9 +103,11 @@ def render_message(snapshot: JSON, run: object, task: uuid.UUID, *, as_links: bo
     message = dict(snapshot["message"])
     if "metadata" in message:
         message["metadata"] = payments.with_payload(message["metadata"], task)
-    if project := _project_in(snapshot):
-        files = list(_render_project_files(project["files"], run, snapshot, as_links))
-        message["metadata"] = {**message["metadata"], _project_uri(snapshot): {**project, "files": files}}
+    for uri, one in _briefings_in(snapshot).items():
+        told = one.read(message["metadata"][uri]) or {}
+        if files := told.get("files"):
+            told["files"] = list(_render_project_files(files, run, snapshot, as_links))
+        message["metadata"] = {**message["metadata"], uri: told}
     parts = [_render_part(part, run, str(number), snapshot, as_links) for number, part in enumerate(message["parts"])]
     return {**message, "parts": parts}
 
@@ -120,17 +123,12 @@ def _render_project_files(files: Iterable[JSON], run: object, snapshot: JSON, as
             room -= 0 if is_linked else size
 
 
-def _project_uri(snapshot: JSON) -> str:
-    """The key of the project in the message's metadata; "" if it has none."""
-    metadata = snapshot["message"].get("metadata", {})
-    return next((name for name in metadata if name.endswith(projects.ENDING)), "")
-
-
-def _project_in(snapshot: JSON) -> JSON | None:
-    """The project that the message tells of, if it has files."""
-    uri = _project_uri(snapshot)
-    project: JSON = snapshot["message"]["metadata"][uri] if uri in snapshot["message"].get("extensions", ()) else {}
-    return project if project.get("files") else None
+def _briefings_in(snapshot: JSON) -> dict[str, briefings.Briefing]:
+    """What the agent is told beside the message, by the URIs in its metadata."""
+    message = snapshot["message"]
+    stated = [uri for uri in message.get("metadata", {}) if uri in message.get("extensions", ())]
+    known = briefings.briefings().values()
+    return {uri: one for uri in stated for one in known if uri.endswith(one.extension)}
 
 
 def _render_part(part: JSON, run: object, number: str, snapshot: JSON, as_links: bool) -> JSON:
@@ -151,9 +149,9 @@ def steering_message(assignment: Assignment, row: Message, remote_task: str) -> 
 
 
 def needs_reading(snapshot: JSON) -> bool:
-    """Does the message to send have files or a payment, which are stored elsewhere?"""
+    """Does the message to send have what is stored elsewhere: files, a payment, what the agent is told beside it?"""
     has_payment = payments.AUTHORIZATION in snapshot["message"].get("metadata", {})
-    return has_payment or has_files(snapshot) or _project_in(snapshot) is not None
+    return has_payment or has_files(snapshot) or bool(_briefings_in(snapshot))
 
 
 def has_files(snapshot: JSON) -> bool:

@@ -353,7 +353,7 @@ async def ask(
         raise HandlerError("A model is asked by a conversation that ends with a message of the user.")
     page = gate.page if gate else conversations.bookmark_name(about, messages)
     usage, spotlight, is_cut_off = RunUsage(), spotlight or Spotlight.of(task, page), False
-    about_project = await asyncio.to_thread(_project_in_words, task, spotlight, gate is not None)
+    told = await asyncio.to_thread(_told_in_words, task, spotlight, gate is not None)
     has_outside = has_outside or any(message.files for message in messages)
     has_outside = has_outside or bool(task.project and task.project.files)
     outside = spotlight.instructions if has_outside else ""
@@ -370,7 +370,7 @@ async def ask(
                 None if before else prompt,
                 message_history=[*earlier, *before],
                 deferred_tool_results=deferred,
-                instructions=[one for one in (about_project, client_instructions, outside) if one],
+                instructions=[one for one in (*told, client_instructions, outside) if one],
                 model=opened,
                 deps=task,
                 usage=usage,
@@ -398,10 +398,12 @@ async def ask(
                 await task.emit(replace(priced(opened, usage), is_cut_off=is_cut_off))
 
 
-def _project_in_words(task: TaskContext, spotlight: Spotlight, has_tool: bool) -> str:
+def _told_in_words(task: TaskContext, spotlight: Spotlight, has_tool: bool) -> list[str]:
+    """What the agent is told beside the message, as parts of the instructions."""
     from agentkit.llm.projects import in_words
 
-    return in_words(task.project, spotlight, has_tool=has_tool) if task.project else ""
+    project = in_words(task.project, spotlight, has_tool=has_tool) if task.project else ""
+    return [project, task.user_memory.in_words() if task.user_memory else ""]
 
 
 def chosen_model(model: AnyModel, task: TaskContext) -> AnyModel:

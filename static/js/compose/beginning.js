@@ -33,7 +33,7 @@ export class Beginning {
 
   /** What the page says with each message, such as the project that its sessions begin in. */
   fixed() {
-    return [...this.form.querySelectorAll("input[data-said]")].map(({ name, value }) => [name, value]);
+    return [...this.form.querySelectorAll("input[data-said]:not([type=checkbox]:not(:checked))")].map(({ name, value }) => [name, value]);
   }
 
   // Events of the outbox

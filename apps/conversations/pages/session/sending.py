@@ -117,8 +117,10 @@ async def begin_session(request: HttpRequest, principal: Principal, slug: str) -
     message = await composed_message(request, principal, agent)
     model, project = request.POST.get("model"), project_in(request)
     options: JSON | None = {"model": model} if model and not mentioned else None
-    if options or project:
-        about: JSON = {"options": options, "project": project, "key": f"first {message['messageId']}"}
+    is_temporary = bool(request.POST.get("temporary"))
+    if options or project or is_temporary:
+        about: JSON = {"options": options, "project": project, "temporary": is_temporary}
+        about["key"] = f"first {message['messageId']}"
         begun = await db.run(partial(commands.create_session, principal, agent, **about))
         message["contextId"] = begun.context.context_id
     return _created(await send(principal, agent, message))
