@@ -27,6 +27,8 @@ from apps.installation.models import Activity
 OFFERS_MODELS = "offersModels"
 """In an agent's capabilities, not on its card: people may choose the model of a conversation."""
 USUAL_SECONDS = "usualSeconds"
+TAKES_MEMORY = "takesMemory"
+"""In an agent's capabilities: people may let it read their memory."""
 STEERABLE = "steerable"
 """In an agent's capabilities: its turns read messages that come meanwhile, and can end after a step."""
 MAX_FALLBACKS = 5  # of one agent

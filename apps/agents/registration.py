@@ -20,7 +20,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, STEERABLE, USUAL_SECONDS, Agent, AgentVersion
+from apps.agents.models import OF_MEMBERS, OFFERS_MODELS, STEERABLE, TAKES_MEMORY, USUAL_SECONDS, Agent, AgentVersion
 from parley.db.sql import write_transaction
 from parley.registry import added
 
@@ -179,7 +179,12 @@ def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
 def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
     """The fields of Agent that a handler sets."""
     name = handler.name or slug.replace("-", " ").capitalize()
-    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds, STEERABLE: handler.steerable}
+    more = {
+        OFFERS_MODELS: handler.offers_models,
+        USUAL_SECONDS: handler.usual_seconds,
+        STEERABLE: handler.steerable,
+        TAKES_MEMORY: handler.takes_memory,
+    }
     return {
         "name": name,
         "description": handler.description or f"The agent {name}.",

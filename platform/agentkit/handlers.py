@@ -46,6 +46,7 @@ class SkillHandler:
             `LlmWorker`, take `MODEL_WISHES`.
         takes_projects: does it ask other platforms for the project of a conversation, by its card? A host that imports
             the agent always gives `task.project`.
+        takes_memory: may people let it read what they want agents to know (`task.user_memory`)?
         category: the heading under which lists show it, at most 40 characters. Operators may change this.
     """
 
@@ -66,6 +67,7 @@ class SkillHandler:
     offers_models: bool = False
     wishes: Sequence[Wish] = ()
     takes_projects: bool = False
+    takes_memory: bool = False
     category: str = ""
     skill_methods: ClassVar[dict[str, str]] = {}
 
@@ -152,6 +154,7 @@ class Traits(TypedDict, total=False):
     offers_models: bool
     wishes: Sequence[Wish]
     takes_projects: bool
+    takes_memory: bool
     category: str
 
 

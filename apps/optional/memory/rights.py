@@ -7,7 +7,7 @@ from django.db.models import F, Q
 
 from agentkit.content.memories import ENDING
 from apps.accounts.principals import WRITE, Principal, check_allowed
-from apps.agents.models import Agent
+from apps.agents.models import TAKES_MEMORY, Agent
 from apps.agents.options import declared_extension
 from apps.optional.memory.models import AgentMemory
 
@@ -21,10 +21,16 @@ def usual(agent: Agent) -> AgentMemory.Uses:
 
 
 def possible(agent: Agent) -> list[AgentMemory.Uses]:
-    """What people may choose for the agent. Only agents without code and the Assistant have tools to change memory."""
-    if agent.kind == Agent.Kind.PLAN or (agent.kind == Agent.Kind.REMOTE and not declared_extension(agent, ENDING)):
-        return [Uses.NONE]
-    return [Uses.NONE, Uses.READ, Uses.WRITE] if usual(agent) == Uses.WRITE else [Uses.NONE, Uses.READ]
+    """What people may choose for the agent. Only agents without code and the Assistant have tools to change memory.
+
+    Others read it if they say that they take it: by their handler, or by their card.
+    """
+    if usual(agent) == Uses.WRITE:
+        return [Uses.NONE, Uses.READ, Uses.WRITE]
+    takes = (
+        declared_extension(agent, ENDING) if agent.kind == Agent.Kind.REMOTE else agent.capabilities.get(TAKES_MEMORY)
+    )
+    return [Uses.NONE, Uses.READ] if takes else [Uses.NONE]
 
 
 def uses_of(agent: Agent, user: int) -> AgentMemory.Uses:
