@@ -138,7 +138,7 @@ CHANGES: list[tuple[Callable[[Members], object], str]] = [
     (in_manifest(lambda manifest: manifest.update(version=2)), "does not know"),
     (in_manifest(lambda manifest: manifest["migrations"].append("record.0999_later")), "newer"),
     (in_manifest(lambda manifest: manifest["migrations"].remove("record.0001_squashed")), "older"),
-    (in_manifest(lambda manifest: manifest["migrations"].remove("evaluations.0001_squashed")), "Set PARLEY_APPS"),
+    (in_manifest(lambda manifest: manifest["migrations"].remove("prompts.0001_initial")), "Set PARLEY_APPS"),
 ]
 
 

@@ -23,6 +23,9 @@ from tests.model_agents.conftest import endpoint
 from tests.model_agents.endpoint import says
 from tests.working import begin, carry_out, end, let_the_lease_run_out, state_of
 
+MEMORY = {"remember", "change_memory", "forget"}
+"""Tools of turns in which memory may change."""
+
 __all__ = ["endpoint"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +52,7 @@ async def test_model_is_told_its_definition(told, endpoint):
     [asked] = endpoint.requests
     assert (asked["model"], asked["temperature"], asked["stream"]) == ("another-model", 0.5, True)
     assert 77 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
-    assert offered(endpoint) == {"calculate", "current_time"}
+    assert offered(endpoint) - MEMORY == {"calculate", "current_time"}
     assert endpoint.said() == [("system", "Answer in one sentence."), ("user", "Will you?")]
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from agentkit import Completed
+from apps.agents.models import TAKES_MEMORY
 from apps.conversations.forks.forking import fork
 from apps.conversations.sessions import commands
 from apps.optional.memory import rights, telling
@@ -102,12 +103,18 @@ def test_person_decides_before_operators(ada, echo, of_all, own, uses):
     for owner, said in ((None, of_all), (ada, own)):
         if said:
             AgentMemory.objects.create(agent=echo, owner=owner, uses=said)
+    echo.capabilities[TAKES_MEMORY] = True
     assert rights.uses_of(echo, ada.pk) == uses
 
 
 def test_agent_without_right_is_told_nothing(ada, echo, known, asked):
     known("Likes tea.")
     context = commands.create_session(ada.principal, echo).context
+    rights.choose(ada.principal, echo, Uses.READ)
+    assert "user_memory" not in asked(context, agent=echo).told, "it does not take it"
+    rights.choose(ada.principal, echo, Uses.NONE)
+    echo.capabilities[TAKES_MEMORY] = True
+    echo.save(update_fields=["capabilities"])
     assert "user_memory" not in asked(context, agent=echo).told
     rights.choose(ada.principal, echo, Uses.READ)
     assert texts_of(asked(context, agent=echo)) == ["Likes tea."]

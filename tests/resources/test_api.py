@@ -21,7 +21,7 @@ from tests.isolation.features import ViewSet
 from tests.resources import samples
 from tests.resources.declared import changed, everything
 
-VIEWSETS = {resource: one for resource, one in features.all_viewsets().items() if not one.rights}
+VIEWSETS = {one: found for one, found in features.all_viewsets().items() if not one.rights}
 """Without those of operators, who have rights of their own: `tests/deployments/test_api.py` has them."""
 VERBS = ("get", "post", "put", "patch", "delete")
 

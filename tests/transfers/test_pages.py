@@ -134,6 +134,7 @@ IN_THE_EXPORT = {
     "memory.agentmemory.owner": "memory.json",
     "projects.project.owner": "projects.json",
     "prompts.prompt.owner": "prompts.json",
+    "comparing.comparison.owner": "comparisons.json",
     "chats.chatchannel.owner": "chats.json",
     "chats.chataccount.user": "chats.json",
     "record.context.owner": "sessions/",

@@ -7,14 +7,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from apps.optional.memory.models import AgentMemory
-from parley.faces.admin import MenuItem
+from parley.faces.admin import LoggedAdmin, MenuItem
 
 
 @admin.register(AgentMemory)
-class AgentMemoryAdmin(ModelAdmin):
+class AgentMemoryAdmin(LoggedAdmin):
     """Rights for all people. Those that people gave for themselves are not shown."""
 
     menu = MenuItem("Record", 13, "psychology")
