@@ -97,3 +97,9 @@ def test_archive_of_a_person_has_their_prompts(ada, bob, prompt):
     assert (name, document["prompts"][0]["text"]) == ("prompts.json", WHOLE["text"])
     [(_, _, document)] = documents.personal_data(bob)
     assert document == {"prompts": []}
+
+
+@pytest.mark.parametrize("text", ["{{" + " " * 200_000, "{{a|" * 50_000, "{{a|select:" + "options=[" * 50_000 + "}}"])
+def test_long_wrong_text_of_open_webui_is_read_soon(text):
+    [read] = documents.read("a.json", json.dumps([{"title": "Long", "content": text}]).encode())
+    assert read.name == "Long"

@@ -121,8 +121,8 @@ def _from_fields(about: JSON, text: Any) -> Prompt:
 
 # Open WebUI writes {{name | select:options=["a","b"]:default="a"}}
 
-TYPED = re.compile(r"\{\{\s*([^{}|]+?)\s*\|\s*(\w+)([^{}]*)\}\}")
-OPTIONS = re.compile(r"options=(\[[^\]]*\])")
+TYPED = re.compile(r"\{\{([^{}|]++)\|([^{}]*+)\}\}")
+KIND = re.compile(r"\w+")
 DEFAULT = re.compile(r'default="([^"]*)"')
 
 
@@ -134,18 +134,21 @@ def _from_open_webui(about: JSON) -> Prompt:
 
 def _typed(found: re.Match[str]) -> str:
     """A variable of Open WebUI in the syntax of `variables`. Those are optional unless they say `required`."""
-    name, kind, rest = found.groups()
-    given, chosen = DEFAULT.search(rest), OPTIONS.search(rest)
-    choices = _choices(chosen[1]) if chosen and kind == "select" else []
+    name, rest = (one.strip() for one in found.groups())
+    if (typed := KIND.match(rest)) is None:
+        return found[0]
+    kind, given = typed[0], DEFAULT.search(rest)
+    choices = _choices(rest) if kind == "select" else []
     takes = ": long text" if kind == "textarea" else f": {' | '.join(choices)}" if len(choices) > 1 else ""
     default = given[1] if given else None if choices or ":required" in rest else ""
     return f"{{{{{name}{takes}{'' if default is None else f' = {default}'}}}}}"
 
 
-def _choices(text: str) -> list[str]:
+def _choices(rest: str) -> list[str]:
+    listed = rest.partition("options=[")[2].partition("]")[0]
     try:
-        return [str(one) for one in json.loads(text)]
-    except ValueError:
+        return [str(one) for one in json.loads(f"[{listed}]")]
+    except (ValueError, RecursionError):
         return []
 
 
