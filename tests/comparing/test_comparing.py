@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,8 @@ from apps.conversations.queue.messages import send_due
 from apps.optional.comparing import comparing, counting
 from apps.optional.comparing.comparing import Answerer, State
 from apps.optional.comparing.models import Comparison, Side
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save
 from apps.record.errors import InvalidFields, KeyUsed, UnsupportedOperation
 from apps.record.models import Context, Message
 from parley import db
@@ -53,6 +56,24 @@ async def test_message_survives_a_kill_after_the_commit(ada, echo, upper, monkey
             await send_due(side.session_id)
     said = Message.objects.filter(context__in=row.sides.values("session"), role="user")
     assert await db.run(said.count) == 2
+
+
+async def test_new_session_and_its_branches_are_temporary(ada_calls, echo, upper):
+    asked = {"text": "hi", "answerers": [{"agent": "echo"}, {"agent": "upper"}], "temporary": True}
+    made = await ada_calls.post("/comparisons", asked)
+    assert made.status == HTTPStatus.CREATED
+    assert await db.run(lambda: [one.is_temporary for one in Context.objects.all()]) == [True] * 3
+    refused = await ada_calls.post("/comparisons", {**asked, "sessionId": made.body["sessionId"]})
+    assert refused.status == HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+def test_new_session_and_its_branches_are_in_the_project(ada, echo, upper):
+    trip = save(ada.principal, Project(name="Trip"))
+    row = begun(ada, echo, upper, project=trip.pk)
+    assert set(Context.objects.values_list("project", flat=True)) == {trip.pk}
+    assert begun(ada, echo, upper, project=trip.pk).pk == row.pk
+    with pytest.raises(KeyUsed):
+        begun(ada, echo, upper)
 
 
 def test_refused_comparison_leaves_nothing(ada, echo, upper, monkeypatch):

@@ -50,6 +50,12 @@ class NewComparison(Content):
         help_text="The id of an agent's message in the session. That answer is a side, and the message that it answers "
         "is sent to the others.",
     )
+    project = serializers.UUIDField(
+        required=False, allow_null=True, help_text="The id of the project that a new session begins in."
+    )
+    temporary = serializers.BooleanField(
+        default=False, help_text="Whether a new session and its branches neither use nor leave memory of you."
+    )
     answerers = _answerers_field()
     blind = serializers.BooleanField(
         default=False, help_text="Whether pages hide names until you choose. The order of the sides is then random."
@@ -58,6 +64,10 @@ class NewComparison(Content):
     def validate(self, attrs: JSON) -> JSON:
         if "answer_id" in attrs and ("session_id" not in attrs or attrs.get("text") or attrs.get("parts")):
             raise serializers.ValidationError({"answer_id": ["Give it with `sessionId`, and without a message."]})
+        if "session_id" in attrs:
+            told = "Give it without `sessionId`: the branches have it as the session has."
+            if wrong := {name: [told] for name in ("project", "temporary") if attrs.get(name)}:
+                raise serializers.ValidationError(wrong)
         return attrs
 
 
@@ -138,6 +148,7 @@ class Comparisons(ResourceViewSet):
         parts = [] if "answer_id" in asked else read_parts(asked)
         answerers = _answerers(self.principal, asked["answerers"])
         how = {"session": asked.get("session_id"), "answer": asked.get("answer_id"), "blind": asked["blind"]}
+        how |= {"project": asked.get("project"), "temporary": asked["temporary"]}
         try:
             made, is_new = comparing.begin(self.principal, answerers, parts=parts, key=key, **how)
         except KeyUsed as refusal:
