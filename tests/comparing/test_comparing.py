@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
@@ -195,3 +196,16 @@ def test_only_our_pages_frame_a_session(ada, ada_browser, echo, upper):
     framed, whole = ada_browser.get(f"/sessions/{session}/framed"), ada_browser.get(f"/sessions/{session}")
     assert "frame-ancestors 'self'" in framed["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in whole["Content-Security-Policy"]
+
+
+def test_comparisons_go_with_their_workspace(ada, echo, upper):
+    begun(ada, echo, upper).workspace.close()
+    assert comparing.sweep() == 1
+    assert not Comparison.objects.exists()
+
+
+def test_key_sees_comparisons_of_its_agents_alone(ada, echo, upper):
+    row = begun(ada, echo, upper)
+    seen = lambda *slugs: Comparison.objects.visible_to(replace(ada.principal, agents=frozenset(slugs)))  # noqa: E731
+    assert list(seen("echo", "upper")) == [row]
+    assert not seen("echo").exists()

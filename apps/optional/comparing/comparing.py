@@ -35,7 +35,7 @@ from apps.record.events import JSON
 from apps.record.models import Context, Message, Task, TaskState
 from apps.record.reading.lookup import check_may_use, find_session
 from apps.record.runs import UsageTotals
-from parley.db.sql import write_transaction
+from parley.db.sql import delete_in_batches, write_transaction
 
 LEAST, MOST = 2, 4  # answerers
 NAMESPACE = uuid.UUID("0c3f5f54-55c4-5d0c-8d8e-3b6f8f2f6d2e")
@@ -309,6 +309,11 @@ def side_at(comparison: Comparison, position: int) -> Side:
     if found is None:
         raise NotFound("There is no such answer in this comparison.")
     return found
+
+
+def sweep() -> int:
+    """Deletes comparisons of deleted workspaces. Returns how many."""
+    return delete_in_batches(Comparison.objects.filter(workspace__deleted_at__isnull=False))
 
 
 DELETE: Act[Comparison] = deleting("a comparison and its choice", "The branches with the answers stay.")
