@@ -29,7 +29,7 @@ from parley.db.sql import database_time, delete_in_batches, write_transaction
 MOST_ENTRIES = 200  # of one person in a workspace
 SOME_AGENTS = "This key is for some agents alone. Memory is of all."
 KEPT_FORGOTTEN = datetime.timedelta(days=30)
-SHOWN = ("text", "agent", "updated_at", "session", "message_index")  # of an entry: its newest text
+SHOWN: tuple[str, ...] = ("text", "agent", "updated_at", "session", "message_index")  # of an entry: its newest text
 
 
 class MemoryFull(UnsupportedOperation):
@@ -135,20 +135,21 @@ def sweep() -> int:
     """Deletes what agents forgot 30 days ago, and what is of deleted workspaces. Returns how many rows."""
     is_forgotten = Q(forgotten_at__lt=timezone.now() - KEPT_FORGOTTEN)
     is_left = Q(workspace__deleted_at__isnull=False)
-    ended = MemoryEntry.objects.filter(is_forgotten | is_left), PersonalInstructions.objects.filter(is_left)
-    return sum(map(delete_in_batches, ended))
+    entries = delete_in_batches(MemoryEntry.objects.filter(is_forgotten | is_left))
+    return entries + delete_in_batches(PersonalInstructions.objects.filter(is_left))
 
 
 def _undo(entry: MemoryEntry, principal: Principal) -> MemoryEntry:
+    changed = SHOWN
     with write_transaction():
         texts = list(entry.texts.order_by("-at", "-pk")[:2])
         if entry.forgotten_at is not None:
-            entry.forgotten_at, changed = None, ("forgotten_at",)
+            entry.forgotten_at = None
+            changed = ("forgotten_at",)
         elif len(texts) > 1:
             newest, before = texts
             newest.delete()
             _show(entry, before)
-            changed = SHOWN
         else:
             raise NotNeeded("There is no earlier text.")
         entry.save(update_fields=changed)
