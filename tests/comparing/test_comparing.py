@@ -209,3 +209,12 @@ def test_key_sees_comparisons_of_its_agents_alone(ada, echo, upper):
     seen = lambda *slugs: Comparison.objects.visible_to(replace(ada.principal, agents=frozenset(slugs)))  # noqa: E731
     assert list(seen("echo", "upper")) == [row]
     assert not seen("echo").exists()
+
+
+async def test_list_reads_no_answers(ada, ada_calls, echo, upper, monkeypatch):
+    row = await db.run(begun, ada, echo, upper)
+    whole = await ada_calls.get(f"/comparisons/{row.pk}")
+    monkeypatch.setattr(comparing, "shown_sides", None)
+    [found] = (await ada_calls.get("/comparisons")).body["items"]
+    assert [one["agent"] for one in found["sides"]] == ["echo", "upper"]
+    assert whole.body["sides"][0].items() > found["sides"][0].items()
