@@ -85,6 +85,7 @@ class NewChoice(Body):
         return attrs
 
 
+@extend_schema_serializer(component_name="ListedSide")
 class ListedSideShape(Shape):
     """An answerer, and its branch."""
 
