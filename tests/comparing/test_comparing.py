@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,8 @@ from apps.conversations.queue.messages import send_due
 from apps.optional.comparing import comparing, counting
 from apps.optional.comparing.comparing import Answerer, State
 from apps.optional.comparing.models import Comparison, Side
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save
 from apps.record.errors import InvalidFields, KeyUsed, UnsupportedOperation
 from apps.record.models import Context, Message
 from parley import db
@@ -53,6 +57,24 @@ async def test_message_survives_a_kill_after_the_commit(ada, echo, upper, monkey
             await send_due(side.session_id)
     said = Message.objects.filter(context__in=row.sides.values("session"), role="user")
     assert await db.run(said.count) == 2
+
+
+async def test_new_session_and_its_branches_are_temporary(ada_calls, echo, upper):
+    asked = {"text": "hi", "answerers": [{"agent": "echo"}, {"agent": "upper"}], "temporary": True}
+    made = await ada_calls.post("/comparisons", asked)
+    assert made.status == HTTPStatus.CREATED
+    assert await db.run(lambda: [one.is_temporary for one in Context.objects.all()]) == [True] * 3
+    refused = await ada_calls.post("/comparisons", {**asked, "sessionId": made.body["sessionId"]})
+    assert refused.status == HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+def test_new_session_and_its_branches_are_in_the_project(ada, echo, upper):
+    trip = save(ada.principal, Project(name="Trip"))
+    row = begun(ada, echo, upper, project=trip.pk)
+    assert set(Context.objects.values_list("project", flat=True)) == {trip.pk}
+    assert begun(ada, echo, upper, project=trip.pk).pk == row.pk
+    with pytest.raises(KeyUsed):
+        begun(ada, echo, upper)
 
 
 def test_refused_comparison_leaves_nothing(ada, echo, upper, monkeypatch):
@@ -174,3 +196,25 @@ def test_only_our_pages_frame_a_session(ada, ada_browser, echo, upper):
     framed, whole = ada_browser.get(f"/sessions/{session}/framed"), ada_browser.get(f"/sessions/{session}")
     assert "frame-ancestors 'self'" in framed["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in whole["Content-Security-Policy"]
+
+
+def test_comparisons_go_with_their_workspace(ada, echo, upper):
+    begun(ada, echo, upper).workspace.close()
+    assert comparing.sweep() == 1
+    assert not Comparison.objects.exists()
+
+
+def test_key_sees_comparisons_of_its_agents_alone(ada, echo, upper):
+    row = begun(ada, echo, upper)
+    seen = lambda *slugs: Comparison.objects.visible_to(replace(ada.principal, agents=frozenset(slugs)))  # noqa: E731
+    assert list(seen("echo", "upper")) == [row]
+    assert not seen("echo").exists()
+
+
+async def test_list_reads_no_answers(ada, ada_calls, echo, upper, monkeypatch):
+    row = await db.run(begun, ada, echo, upper)
+    whole = await ada_calls.get(f"/comparisons/{row.pk}")
+    monkeypatch.setattr(comparing, "shown_sides", None)
+    [found] = (await ada_calls.get("/comparisons")).body["items"]
+    assert [one["agent"] for one in found["sides"]] == ["echo", "upper"]
+    assert whole.body["sides"][0].items() > found["sides"][0].items()

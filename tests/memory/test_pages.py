@@ -1,9 +1,11 @@
 """Settings → Memory, the client API, and other pages that show memory."""
 
 import uuid
+from dataclasses import replace
 from http import HTTPStatus
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.urls import reverse
 
 from apps.accounts.people import erasure
@@ -109,3 +111,39 @@ def test_erased_person_leaves_no_memory(ada, bob, known):
     erasure.erase(ada)
     assert [one.text for one in MemoryEntry.objects.all()] == ["Of Bob."]
     assert not PersonalInstructions.objects.exists()
+
+
+def test_memory_goes_with_its_workspace(ada, known):
+    entry = known("Likes tea.")
+    remembering.save_instructions(ada.principal, PersonalInstructions(text="Be brief."))
+    entry.workspace.close()
+    remembering.sweep()
+    assert not MemoryEntry.objects.exists()
+    assert not PersonalInstructions.objects.exists()
+
+
+def test_key_for_some_agents_reaches_no_memory(ada, known):
+    known("Likes tea.")
+    remembering.save_instructions(ada.principal, PersonalInstructions(text="Be brief."))
+    key = replace(ada.principal, agents=frozenset({"echo"}))
+    assert not MemoryEntry.objects.visible_to(key).exists()
+    assert remembering.instructions_of(key).text == ""
+    with pytest.raises(PermissionDenied):
+        remembering.save_instructions(key, PersonalInstructions(text="Be rude."))
+    with pytest.raises(PermissionDenied):
+        remembering.save(key, MemoryEntry(text="Likes coffee."))
+
+
+@pytest.mark.parametrize("change", ["save", "undo"])
+def test_change_of_a_text_keeps_what_changed_meanwhile(ada, known, change):
+    entry = known("Likes tea.")
+    entry.text = "Likes coffee."
+    remembering.save(ada.principal, entry)
+    stale = MemoryEntry.objects.get()
+    MemoryEntry.objects.update(is_on=False)
+    if change == "undo":
+        remembering.UNDO.perform(ada.principal, stale)
+    else:
+        stale.text = "Likes water."
+        remembering.save(ada.principal, stale)
+    assert not MemoryEntry.objects.get().is_on

@@ -4,7 +4,7 @@ import pytest
 
 from apps.agents.models import Agent
 from apps.conversations.sessions.commands import switch_agent
-from apps.plans.definitions import PlanDefinition, read_yaml
+from apps.plans.definitions import MOST_BYTES, PlanDefinition, read_yaml
 from apps.plans.editing import edits, texts
 from apps.plans.editing.starts import starts
 from apps.plans.editing.trials import samples_of
@@ -247,3 +247,13 @@ def test_session_becomes_a_plan_and_says_what_it_lacks(ada, ada_browser, bob_bro
     assert [words in left_out for words in ("Break it", "Not yet", "files of")] == [True] * 3
     assert not Agent.objects.filter(kind="plan").exists()
     assert bob_browser.get("/plans/new", {"session": str(context.pk)}).context.get("form") is None
+
+
+def test_key_of_any_signs_can_be_renamed():
+    text = "name: A\nsteps:\n  a(b: {agent: loud, message: x}\n  c: {agent: loud, message: y, depends_on: [a(b]}\n"
+    assert needs(edited("rename", "a(b", text, key="first").text)["c"] == {"first"}
+
+
+def test_long_text_is_refused_before_its_edit():
+    with pytest.raises(InvalidParams, match="larger than"):
+        edited("delete", text=STORY + "#" * MOST_BYTES)

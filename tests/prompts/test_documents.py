@@ -65,11 +65,11 @@ def test_unfit_prompts_are_named_and_others_taken(ada):
     assert [name for name, _ in done.refused] == ["Bad", "Empty"]
 
 
-def packed(names):
+def packed(names, content="x"):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name in names:
-            archive.writestr(name, "x")
+            archive.writestr(name, content)
     return file.getvalue()
 
 
@@ -84,6 +84,9 @@ def packed(names):
         ("a.md", b"---\n- a\n---\nx"),
         ("a.zip", b"PK\x03\x04nothing"),
         ("a.zip", packed([f"{number}.md" for number in range(documents.MOST_ENTRIES + 1)])),
+        ("a.zip", packed(["in.md"], packed(["a.md"]))),
+        ("a.zip", packed(["a.json", "b.json"], json.dumps([{"text": "x"}] * documents.MOST_ENTRIES))),
+        ("a.zip", packed(["a.md", "b.md"], "x" * (documents.MOST_BYTES // 2 + 1))),
         ("a.json", b" " * (documents.MOST_BYTES + 1)),
     ],
 )
@@ -97,3 +100,9 @@ def test_archive_of_a_person_has_their_prompts(ada, bob, prompt):
     assert (name, document["prompts"][0]["text"]) == ("prompts.json", WHOLE["text"])
     [(_, _, document)] = documents.personal_data(bob)
     assert document == {"prompts": []}
+
+
+@pytest.mark.parametrize("text", ["{{" + " " * 200_000, "{{a|" * 50_000, "{{a|select:" + "options=[" * 50_000 + "}}"])
+def test_long_wrong_text_of_open_webui_is_read_soon(text):
+    [read] = documents.read("a.json", json.dumps([{"title": "Long", "content": text}]).encode())
+    assert read.name == "Long"

@@ -102,3 +102,11 @@ def test_only_who_may_write_counts_as_use(ada, bob, shared):
     for role in (Role.VIEWER, Role.MEMBER):
         assert library.use(member(bob, ada, role), shared, {"topic": "energy"}) == "Summarize energy."
     assert Prompt.objects.get(pk=shared.pk).used == 1
+
+
+def test_prompts_go_with_their_workspace(ada, bob):
+    gone = library.save(ada.principal, Prompt(name="Gone", text="x"))
+    library.save(bob.principal, Prompt(name="Kept", text="x"))
+    gone.workspace.close()
+    assert library.sweep() == 1
+    assert Prompt.objects.get().name == "Kept"

@@ -58,3 +58,9 @@ def test_unclear_text_is_refused(text):
 def test_error_names_the_line():
     with pytest.raises(WrongTemplate, match=r"^Line 3"):
         parse("one\n{{two}}\n{{tone: plain}}")
+
+
+@pytest.mark.parametrize("text", ["{{" + " " * 200_000 + "|}}", "{{" * 200_000, "\n{{a}}" * 200_000 + "{{|}}"])
+def test_long_wrong_text_is_refused_soon(text):
+    with pytest.raises(WrongTemplate):
+        parse(text)

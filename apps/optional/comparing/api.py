@@ -14,7 +14,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.requests import quotas
 from apps.api.framework.resources import ResourceViewSet
 from apps.api.framework.schema import documented
-from apps.api.framework.serializers import Body, Line, Shape, Struct
+from apps.api.framework.serializers import Body, Line, Listing, Shape, Struct, page_of
 from apps.api.shapes import JSON
 from apps.conversations.api.messages import Content, read_parts
 from apps.conversations.api.sessions import usable_agent
@@ -50,6 +50,12 @@ class NewComparison(Content):
         help_text="The id of an agent's message in the session. That answer is a side, and the message that it answers "
         "is sent to the others.",
     )
+    project = serializers.UUIDField(
+        required=False, allow_null=True, help_text="The id of the project that a new session begins in."
+    )
+    temporary = serializers.BooleanField(
+        default=False, help_text="Whether a new session and its branches neither use nor leave memory of you."
+    )
     answerers = _answerers_field()
     blind = serializers.BooleanField(
         default=False, help_text="Whether pages hide names until you choose. The order of the sides is then random."
@@ -58,12 +64,16 @@ class NewComparison(Content):
     def validate(self, attrs: JSON) -> JSON:
         if "answer_id" in attrs and ("session_id" not in attrs or attrs.get("text") or attrs.get("parts")):
             raise serializers.ValidationError({"answer_id": ["Give it with `sessionId`, and without a message."]})
+        if "session_id" in attrs:
+            told = "Give it without `sessionId`: the branches have it as the session has."
+            if wrong := {name: [told] for name in ("project", "temporary") if attrs.get(name)}:
+                raise serializers.ValidationError(wrong)
         return attrs
 
 
 class NewChoice(Body):
     choice = serializers.ChoiceField(
-        [one for one in Comparison.Choice.values if one], help_text="`one`: that of `position`."
+        [one for one in Comparison.Choice.choices if one[0]], help_text="`one`: that of `position`."
     )
     position = serializers.IntegerField(
         required=False, min_value=1, help_text="The place of the side that you go on with."
@@ -75,26 +85,32 @@ class NewChoice(Body):
         return attrs
 
 
+@extend_schema_serializer(component_name="ListedSide")
+class ListedSideShape(Shape):
+    """An answerer, and its branch."""
+
+    position = serializers.IntegerField(help_text="Its place on the page, starting at 1.")
+    agent = serializers.CharField(source="agent.slug")
+    version = serializers.IntegerField(source="version.number", allow_null=True, default=None)
+    model = serializers.CharField(help_text="That was chosen for it. Otherwise empty.")
+    session_id = serializers.UUIDField(help_text="The branch with the answer.")
+    is_chosen = serializers.BooleanField()
+
+
 @extend_schema_serializer(component_name="AnswererSide")
-class SideShape(Shape):
+class SideShape(ListedSideShape):
     """An answerer, its branch, and what came of the message there."""
 
-    position = serializers.IntegerField(source="row.position", help_text="Its place on the page, starting at 1.")
-    agent = serializers.CharField(source="row.agent.slug")
-    version = serializers.IntegerField(source="row.version.number", allow_null=True, default=None)
-    model = serializers.CharField(source="row.model", help_text="That was chosen for it. Otherwise empty.")
-    session_id = serializers.UUIDField(source="row.session_id", help_text="The branch with the answer.")
     state = serializers.ChoiceField([one.value for one in State])
     held = serializers.CharField(help_text="Why the message was not sent. Otherwise empty.")
     answer = serializers.CharField(help_text="The text of the agent's last message of the turn.")
     seconds = serializers.FloatField(allow_null=True, help_text="How long the turn ran.")
     cost = serializers.FloatField(allow_null=True, help_text="What language models cost, in US dollars, if known.")
-    is_chosen = serializers.BooleanField(source="row.is_chosen")
 
 
-@extend_schema_serializer(component_name="AnswerComparison")
-class ComparisonShape(Shape):
-    """One message to several answerers, and which answer was chosen."""
+@extend_schema_serializer(component_name="ListedComparison")
+class ListedComparisonShape(Shape):
+    """One message to several answerers, and which was chosen. Retrieve it for the answers."""
 
     id = serializers.UUIDField()
     session_id = serializers.UUIDField(help_text="The session in which the message was said.")
@@ -102,15 +118,25 @@ class ComparisonShape(Shape):
     choice = serializers.ChoiceField(Comparison.Choice.choices, help_text="Empty: not chosen yet.")
     chosen_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
+    sides = ListedSideShape(many=True)
+
+    def to_representation(self, row: Comparison) -> JSON:
+        return self.json_of(row, sides=ListedSideShape.list_of(row.sides.all()))
+
+
+@extend_schema_serializer(component_name="AnswerComparison")
+class ComparisonShape(ListedComparisonShape):
+    """One message to several answerers, and which answer was chosen."""
+
     sides = SideShape(many=True)
 
     def to_representation(self, row: Comparison) -> JSON:
-        sides = [_side_json(one) for one in comparing.shown_sides(row)]
-        return self.json_of(row, sides=sides)
+        return self.json_of(row, sides=[_side_json(one) for one in comparing.shown_sides(row)])
 
 
 def _side_json(side: ShownSide) -> JSON:
-    return SideShape.json_of(side, answer=side.turn.text if side.turn else "")
+    about = {name: getattr(side, name) for name in ("state", "held", "seconds", "cost")}
+    return SideShape.json_of(side.row, **about, answer=side.turn.text if side.turn else "")
 
 
 class Comparisons(ResourceViewSet):
@@ -118,6 +144,16 @@ class Comparisons(ResourceViewSet):
     usual = ("list", "create", "retrieve")
     shape = ComparisonShape
     examples = (OpenApiExample("Two agents", EXAMPLE, request_only=True),)
+
+    @documented(
+        "comparisons_list",
+        "List your comparisons without their answers, newest first",
+        query=Listing,
+        answers={200: page_of(ListedComparisonShape)},
+    )
+    def list(self, request: Request) -> Response:
+        rows = self.resource.visible_to(self.principal)
+        return self.listed(rows.prefetch_related("sides__agent", "sides__version"), ListedComparisonShape)
 
     @documented(
         "comparisons_create",
@@ -138,6 +174,7 @@ class Comparisons(ResourceViewSet):
         parts = [] if "answer_id" in asked else read_parts(asked)
         answerers = _answerers(self.principal, asked["answerers"])
         how = {"session": asked.get("session_id"), "answer": asked.get("answer_id"), "blind": asked["blind"]}
+        how |= {"project": asked.get("project"), "temporary": asked["temporary"]}
         try:
             made, is_new = comparing.begin(self.principal, answerers, parts=parts, key=key, **how)
         except KeyUsed as refusal:

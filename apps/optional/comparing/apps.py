@@ -10,3 +10,4 @@ class ComparingConfig(ParleyApp):
     message_acts = ["parts.compare_with"]
     agent_figures = ["parts.preferred_by_people"]
     personal_data = ["counting.personal_data"]
+    periodic_jobs = {"comparisons.of_deleted_workspaces": ("KEEP_HOUSE_SECONDS", "comparing.sweep")}

@@ -35,7 +35,7 @@ from apps.record.events import JSON
 from apps.record.models import Context, Message, Task, TaskState
 from apps.record.reading.lookup import check_may_use, find_session
 from apps.record.runs import UsageTotals
-from parley.db.sql import write_transaction
+from parley.db.sql import delete_in_batches, write_transaction
 
 LEAST, MOST = 2, 4  # answerers
 NAMESPACE = uuid.UUID("0c3f5f54-55c4-5d0c-8d8e-3b6f8f2f6d2e")
@@ -76,18 +76,22 @@ def begin(
     parts: Sequence[JSON] = (),
     answer: uuid.UUID | None = None,
     blind: bool = False,
+    project: uuid.UUID | None = None,
+    temporary: bool = False,
     key: str,
 ) -> tuple[Comparison, bool]:
     """Send a message to each answerer in a branch of the session, or of a new one.
 
     The message has these checked `parts`; or it is the one that `answer`, a message of the session, answers: then
-    that answer is a side. `blind`: names are hidden until the choice, and the order is random.
+    that answer is a side. `blind`: names are hidden until the choice, and the order is random. `project` and
+    `temporary` are of a new session, as in `create_session`.
 
-    Also returns whether it is new: the same `key` gives the same comparison. Raises InvalidFields, ContextNotFound,
-    MessageNotFound, UnsupportedOperation, ContentTypeNotSupported, KeyUsed; then nothing was sent.
+    Also returns whether it is new: the same `key` gives the same comparison. Raises InvalidFields, InvalidParams,
+    ContextNotFound, MessageNotFound, UnsupportedOperation, ContentTypeNotSupported, KeyUsed; then nothing was sent.
     """
     pk = uuid.uuid5(NAMESPACE, f"{principal.sender} {key}")
     asked = [str(session), list(parts), str(answer), blind, [one.identity for one in answerers]]
+    asked += [str(project), temporary]
     digest = digest_of({"asked": asked})
     if earlier := _earlier(pk, digest):
         return earlier, False
@@ -99,7 +103,10 @@ def begin(
     made = Comparison(pk=pk, owner_id=cast("int", principal.user_id), digest=digest, blind=blind)
     try:
         with write_transaction():
-            question = _question(principal, answerers[0], session, parts, answer, pk)
+            if session is None:
+                question = _first_question(principal, answerers[0], parts, pk, project=project, temporary=temporary)
+            else:
+                question = _question(principal, session, parts, answer)
             for one in answerers:
                 check_taken(one.agent, question.parts)
             made.session, made.workspace_id = question.session, question.session.workspace_id
@@ -131,17 +138,16 @@ def _check_count(answerers: Sequence[Answerer], *, has_answer: bool) -> None:
         raise InvalidFields([("answerers", "Choose different agents, models or versions.")])
 
 
-def _question(
-    principal: Principal,
-    first: Answerer,
-    session: uuid.UUID | None,
-    parts: Sequence[JSON],
-    answer: uuid.UUID | None,
-    pk: uuid.UUID,
+def _first_question(
+    principal: Principal, first: Answerer, parts: Sequence[JSON], pk: uuid.UUID, **how: Any
 ) -> Question:
-    if session is None:
-        made = create_session(principal, first.agent, options=first.options, key=f"compare {pk}", title=_title(parts))
-        return Question(made.context, made.context.last_event, list(parts))
+    """That of a new session. `how`: project and temporary."""
+    how |= {"options": first.options, "key": f"compare {pk}", "title": _title(parts)}
+    made = create_session(principal, first.agent, **how).context
+    return Question(made, made.last_event, list(parts))
+
+
+def _question(principal: Principal, session: uuid.UUID, parts: Sequence[JSON], answer: uuid.UUID | None) -> Question:
     found = find_session(principal, session)
     if answer is None:
         return Question(found, found.last_event, list(parts))
@@ -303,6 +309,11 @@ def side_at(comparison: Comparison, position: int) -> Side:
     if found is None:
         raise NotFound("There is no such answer in this comparison.")
     return found
+
+
+def sweep() -> int:
+    """Deletes comparisons of deleted workspaces. Returns how many."""
+    return delete_in_batches(Comparison.objects.filter(workspace__deleted_at__isnull=False))
 
 
 DELETE: Act[Comparison] = deleting("a comparison and its choice", "The branches with the answers stay.")

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import uuid
+from typing import Self
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
 from apps.accounts.models import Workspace
+from apps.accounts.principals import Principal
 from apps.accounts.visibility import OwnedQuerySet
 from apps.agents.models import Agent, AgentVersion
 from apps.record.models import Context
 
 
 class ComparisonQuerySet(OwnedQuerySet["Comparison"]):
-    pass
+    def visible_to(self, principal: Principal) -> Self:
+        """Those whose agents the credential reaches, all of them."""
+        own = super().visible_to(principal)
+        if principal.agents is None:
+            return own
+        others = Side.objects.exclude(agent__slug__in=principal.agents)
+        return own.exclude(models.Exists(others.filter(comparison=models.OuterRef("pk"))))
 
 
 class Comparison(models.Model):

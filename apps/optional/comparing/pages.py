@@ -63,7 +63,7 @@ def choose(request: HttpRequest, comparison: uuid.UUID) -> HttpResponse:
             return redirect("web:session", side.session_id)
     except (Refusal, quotas.QuotaExceeded) as refusal:
         messages.error(request, str(refusal))
-    return redirect("web:comparison", row.pk)
+    return redirect("web:answer-comparison", row.pk)
 
 
 @require_POST
@@ -104,7 +104,7 @@ def _groups(principal: Principal, agents: list[Agent]) -> Iterator[tuple[str, li
 urlpatterns = [
     path("comparisons", comparisons, name="comparisons"),
     path("comparisons/answerers", answerers, name="comparison-answerers"),
-    path("comparisons/<uuid:comparison>", comparison, name="comparison"),
+    path("comparisons/<uuid:comparison>", comparison, name="answer-comparison"),
     path("comparisons/<uuid:comparison>/choose", choose, name="comparison-choose"),
     path("comparisons/<uuid:comparison>/delete", delete, name="comparison-delete"),
 ]

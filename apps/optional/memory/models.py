@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from django.conf import settings
 from django.core.validators import MaxLengthValidator
@@ -24,7 +24,14 @@ class EntryNotFound(NotFound):
     """There is no such entry in your memory."""
 
 
-class EntryQuerySet(OwnedQuerySet["MemoryEntry"]):
+class PersonalQuerySet[M: models.Model](OwnedQuerySet[M]):
+    """Rows that a key for some agents does not see: memory is of all that a person's agents know."""
+
+    def visible_to(self, principal: Principal) -> Self:
+        return super().visible_to(principal) if principal.agents is None else self.none()
+
+
+class EntryQuerySet(PersonalQuerySet["MemoryEntry"]):
     not_found = EntryNotFound
 
 
@@ -67,7 +74,7 @@ class MemoryEntry(models.Model):
         return self.text if len(self.text) <= 80 else f"{self.text[:79]}…"
 
 
-class TextQuerySet(OwnedQuerySet["MemoryText"]):
+class TextQuerySet(PersonalQuerySet["MemoryText"]):
     path: ClassVar[str] = "entry__"
 
 
@@ -93,7 +100,7 @@ class MemoryText(models.Model):
         return f"{self.entry_id} from {self.at:%Y-%m-%d %H:%M}"
 
 
-class PersonalInstructionsQuerySet(OwnedQuerySet["PersonalInstructions"]):
+class PersonalInstructionsQuerySet(PersonalQuerySet["PersonalInstructions"]):
     pass
 
 

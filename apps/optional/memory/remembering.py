@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts import audit
@@ -22,11 +24,12 @@ from apps.record.content.parts import is_blank
 from apps.record.errors import InvalidFields, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.projects import find_project
-from parley.db.sql import database_time, write_transaction
+from parley.db.sql import database_time, delete_in_batches, write_transaction
 
 MOST_ENTRIES = 200  # of one person in a workspace
+SOME_AGENTS = "This key is for some agents alone. Memory is of all."
 KEPT_FORGOTTEN = datetime.timedelta(days=30)
-SWEPT_AT_ONCE = 500
+SHOWN: tuple[str, ...] = ("text", "agent", "updated_at", "session", "message_index")  # of an entry: its newest text
 
 
 class MemoryFull(UnsupportedOperation):
@@ -52,7 +55,11 @@ def live_entries(principal: Principal) -> Any:
 
 
 def save(principal: Principal, entry: MemoryEntry, source: Source | None = None) -> MemoryEntry:
-    """Check and save a new or a changed entry of the caller. Raises InvalidFields, MemoryFull."""
+    """Check and save a new or a changed entry of the caller. An agent, the `source`, moves it into no project.
+
+    Raises InvalidFields, MemoryFull, PermissionDenied.
+    """
+    _check_reach(principal)
     entry.text = entry.text.strip()
     _check(principal, entry)
     is_new = entry._state.adding
@@ -71,10 +78,16 @@ def save(principal: Principal, entry: MemoryEntry, source: Source | None = None)
         _show(entry, text)
         if is_new:
             entry.created_at = text.at
-        entry.save(force_update=not is_new)
+        entry.save(update_fields=None if is_new else SHOWN if source else (*SHOWN, "project"))
         text.save()
         _record(AuditAction.MEMORY_ADDED if is_new else AuditAction.MEMORY_CHANGED, entry, principal, source)
     return entry
+
+
+def _check_reach(principal: Principal) -> None:
+    """Raises PermissionDenied."""
+    if principal.agents is not None:
+        raise PermissionDenied(SOME_AGENTS)
 
 
 def _check(principal: Principal, entry: MemoryEntry) -> None:
@@ -119,25 +132,27 @@ def forget(principal: Principal, entry: MemoryEntry, source: Source) -> None:
 
 
 def sweep() -> int:
-    """Deletes what agents forgot 30 days ago. Returns how many."""
-    ended = MemoryEntry.objects.filter(forgotten_at__lt=timezone.now() - KEPT_FORGOTTEN)
-    keys = list(ended.values_list("pk", flat=True)[:SWEPT_AT_ONCE])
-    MemoryEntry.objects.filter(pk__in=keys).delete()
-    return len(keys)
+    """Deletes what agents forgot 30 days ago, and what is of deleted workspaces. Returns how many rows."""
+    is_forgotten = Q(forgotten_at__lt=timezone.now() - KEPT_FORGOTTEN)
+    is_left = Q(workspace__deleted_at__isnull=False)
+    entries = delete_in_batches(MemoryEntry.objects.filter(is_forgotten | is_left))
+    return entries + delete_in_batches(PersonalInstructions.objects.filter(is_left))
 
 
 def _undo(entry: MemoryEntry, principal: Principal) -> MemoryEntry:
+    changed = SHOWN
     with write_transaction():
         texts = list(entry.texts.order_by("-at", "-pk")[:2])
         if entry.forgotten_at is not None:
             entry.forgotten_at = None
+            changed = ("forgotten_at",)
         elif len(texts) > 1:
             newest, before = texts
             newest.delete()
             _show(entry, before)
         else:
             raise NotNeeded("There is no earlier text.")
-        entry.save(force_update=True)
+        entry.save(update_fields=changed)
         _record(AuditAction.MEMORY_UNDONE, entry, principal)
     return entry
 
@@ -195,6 +210,8 @@ def instructions_of(principal: Principal) -> PersonalInstructions:
 
 
 def save_instructions(principal: Principal, row: PersonalInstructions) -> PersonalInstructions:
+    """Raises PermissionDenied."""
+    _check_reach(principal)
     row.text = row.text.strip()
     row.digest = digest_of_text(row.text) if row.text else ""
     values = {name: getattr(row, name) for name in ("text", "digest", "is_on", "has_memory")}

@@ -25,8 +25,9 @@ from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, InvalidParams, Refusal
 from apps.record.events import JSON
 
-MOST_BYTES = 10 * 1024**2  # of a file, packed or not
-MOST_ENTRIES = 1000  # of a ZIP file, and prompts of a document
+MOST_BYTES = 10 * 1024**2  # of a file, and of all in a ZIP file, unpacked
+MOST_ENTRIES = 1000  # of a ZIP file, and prompts of a document or of all in a ZIP file
+ZIP = b"PK\x03\x04"  # what it begins with
 MOST_NAMED = 50  # refused prompts
 FRONT_MATTER = re.compile(r"\ufeff?---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n(?:\r?\n)?|\Z)(.*)\Z", re.DOTALL)
 FIELDS = ("name", "command", "description", "tags")
@@ -73,19 +74,31 @@ def read(filename: str, content: bytes) -> list[Prompt]:
     if len(content) > MOST_BYTES:
         raise InvalidParams(f"The file has more than {MOST_BYTES // 1024**2} MB. Split it.", "file")
     try:
-        return _read(PurePosixPath(filename), content)
+        return _read_zip(content) if content.startswith(ZIP) else _read(PurePosixPath(filename), content)
     except (BadZip, InvalidYaml) as problem:
         raise InvalidParams(str(problem), "file") from None
     except UnicodeDecodeError:
         raise InvalidParams("The file is not UTF-8 text.", "file") from None
 
 
+def _read_zip(content: bytes) -> list[Prompt]:
+    archive = Zip(content, MOST_ENTRIES)
+    found, left = list[Prompt](), MOST_BYTES
+    for name in archive.entries:
+        path = PurePosixPath(name)
+        if path.suffix.lower() not in (*MARKDOWN, ".json") or path.parts[0] == "__MACOSX":
+            continue
+        unpacked = archive.read(name, left)
+        left -= len(unpacked)
+        found += _read(path, unpacked)
+        if len(found) > MOST_ENTRIES:
+            raise InvalidParams(f"The ZIP file has more than {MOST_ENTRIES:,} prompts. Split it.", "file")
+    return found
+
+
 def _read(path: PurePosixPath, content: bytes) -> list[Prompt]:
-    if content.startswith(b"PK\x03\x04"):
-        archive = Zip(content, MOST_ENTRIES)
-        names = [PurePosixPath(name) for name in archive.entries]
-        taken = [name for name in names if name.suffix.lower() in (*MARKDOWN, ".json") and name.parts[0] != "__MACOSX"]
-        return [prompt for name in taken for prompt in _read(name, archive.read(str(name), MOST_BYTES))]
+    if content.startswith(ZIP):
+        raise InvalidParams(f"`{path.name[:100]}` in the ZIP file is a ZIP file. Unpack it first.", "file")
     if path.suffix.lower() in MARKDOWN:
         return [_from_markdown(path.stem, content.decode())]
     try:
@@ -121,8 +134,8 @@ def _from_fields(about: JSON, text: Any) -> Prompt:
 
 # Open WebUI writes {{name | select:options=["a","b"]:default="a"}}
 
-TYPED = re.compile(r"\{\{\s*([^{}|]+?)\s*\|\s*(\w+)([^{}]*)\}\}")
-OPTIONS = re.compile(r"options=(\[[^\]]*\])")
+TYPED = re.compile(r"\{\{([^{}|]++)\|([^{}]*+)\}\}")
+KIND = re.compile(r"\w+")
 DEFAULT = re.compile(r'default="([^"]*)"')
 
 
@@ -134,18 +147,21 @@ def _from_open_webui(about: JSON) -> Prompt:
 
 def _typed(found: re.Match[str]) -> str:
     """A variable of Open WebUI in the syntax of `variables`. Those are optional unless they say `required`."""
-    name, kind, rest = found.groups()
-    given, chosen = DEFAULT.search(rest), OPTIONS.search(rest)
-    choices = _choices(chosen[1]) if chosen and kind == "select" else []
+    name, rest = (one.strip() for one in found.groups())
+    if (typed := KIND.match(rest)) is None:
+        return found[0]
+    kind, given = typed[0], DEFAULT.search(rest)
+    choices = _choices(rest) if kind == "select" else []
     takes = ": long text" if kind == "textarea" else f": {' | '.join(choices)}" if len(choices) > 1 else ""
     default = given[1] if given else None if choices or ":required" in rest else ""
     return f"{{{{{name}{takes}{'' if default is None else f' = {default}'}}}}}"
 
 
-def _choices(text: str) -> list[str]:
+def _choices(rest: str) -> list[str]:
+    listed = rest.partition("options=[")[2].partition("]")[0]
     try:
-        return [str(one) for one in json.loads(text)]
-    except ValueError:
+        return [str(one) for one in json.loads(f"[{listed}]")]
+    except (ValueError, RecursionError):
         return []
 
 

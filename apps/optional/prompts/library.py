@@ -160,6 +160,11 @@ def usable(principal: Principal, **only: str) -> list[Prompt]:
     return [one for one in found if chosen[one.slug] == one.pk]
 
 
+def sweep() -> int:
+    """Deletes prompts of deleted workspaces. Returns how many."""
+    return sql.delete_in_batches(Prompt.objects.filter(workspace__deleted_at__isnull=False))
+
+
 class OfferedLibrary:
     """What other protocols offer (`apps.doors.prompts.Library`)."""
 

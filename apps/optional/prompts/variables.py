@@ -27,7 +27,6 @@ MOST_VARIABLES = MOST_FIELDS
 MOST_CHOICES = 50
 LINE, LONG = 200, 20_000  # characters of a value
 PLACE = re.compile(r"\\\{\{|\{\{(.*?)\}\}|\{\{", re.DOTALL)
-INNER = re.compile(r"\s*(?P<name>[^:=|]*?)\s*(?::\s*(?P<kind>[^=]*?)\s*)?(?:=\s*(?P<default>.*?)\s*)?\Z", re.DOTALL)
 NAME = re.compile(r"[^\W\d](?:[\w -]{0,38}\w)?\Z")
 
 
@@ -149,7 +148,11 @@ def _pieces(text: str) -> Iterator[str | Variable]:
         elif place[1] is None:
             raise WrongTemplate(f"{_line(text, place.start())}: a variable ends with }}}}. Write \\{{{{ for braces.")
         else:
-            yield _variable(place[1], _line(text, place.start()))
+            try:
+                made = _variable(place[1])
+            except WrongTemplate as wrong:
+                raise WrongTemplate(f"{_line(text, place.start())}, {wrong}") from None
+            yield made
     yield text[end:]
 
 
@@ -157,17 +160,19 @@ def _line(text: str, at: int) -> str:
     return f"Line {text.count(chr(10), 0, at) + 1}"
 
 
-def _variable(inner: str, line: str) -> Variable:
+def _variable(inner: str) -> Variable:
     """Raises WrongTemplate."""
-    shown = f"{line}, {{{{{inner.strip()[:60]}}}}}"
-    found = INNER.match(inner)
-    name = re.sub(r"\s+", " ", found["name"]) if found else ""
-    if found is None or not NAME.match(name):
+    shown = f"{{{{{inner.strip()[:60]}}}}}"
+    declared, has_default, usual = inner.partition("=")
+    named, has_kind, takes_kind = declared.partition(":")
+    name = re.sub(r"\s+", " ", named.strip())
+    if not NAME.match(name):
         raise WrongTemplate(
             f"{shown}: begin with a name of letters, digits, spaces, _ and -, of at most 40 characters."
             " Write \\{{ for braces that are no variable."
         )
-    kind, default = found["kind"], found["default"]
+    kind = takes_kind.strip() if has_kind else None
+    default = usual.strip() if has_default else None
     is_long, choices = kind == LONG_TEXT, _choices(kind or "")
     if kind is not None and not is_long and not 2 <= len(choices) <= MOST_CHOICES:
         takes = f"2 to {MOST_CHOICES} choices separated by |, or: {LONG_TEXT}"

@@ -23,7 +23,7 @@ from apps.record.events import JSON
 
 UNREADABLE = "The text of the definition cannot be read. Correct it, or undo your last change."
 KEY = re.compile(r"[a-z][a-z0-9_]{0,62}")
-SPOKEN = re.compile(r"{[{%].*?[%}]}", re.DOTALL)  # what a template says besides its text
+SPOKEN = re.compile(r"{[{%].*?(?:[%}]}|\Z)", re.DOTALL)  # what a template says besides its text
 NEW_STEP = "step"
 
 type Values = Mapping[str, Any]
@@ -39,6 +39,7 @@ def apply(text: str, edit: str, step: str, values: Values) -> Edited:
     """The text of a definition after an edit of `EDITS` at a step. Raises InvalidParams."""
     if edit not in EDITS:
         raise InvalidParams("This editor has no such edit. Reload the page.", "do")
+    _check_size(text)
     content = content_of(text)
     if step not in content["steps"]:
         raise InvalidParams("This step is not in the plan any more. Choose another one.", "step")
@@ -46,11 +47,16 @@ def apply(text: str, edit: str, step: str, values: Values) -> Edited:
     shown = EDITS[edit](changed, step, values)
     renamed = {shown: step} if edit == "rename" else {}
     made = texts.rewrite(text, changed, renamed)
+    _check_size(made)
+    return Edited(made, shown)
+
+
+def _check_size(text: str) -> None:
+    """Raises InvalidParams."""
     try:
-        check_size(made)
+        check_size(text)
     except ValidationError as error:
         raise InvalidParams(" ".join(error.messages)) from None
-    return Edited(made, shown)
 
 
 def content_of(text: str) -> JSON:
@@ -184,7 +190,7 @@ def rename(content: JSON, step: str, values: Values) -> str:
 def _rename_in(step: JSON, old: str, new: str) -> None:
     if old in (named := _named(step)):
         step["depends_on"] = [new if one == old else one for one in named]
-    spoken = re.compile(rf"\bsteps(?:\.{old}\b|\[(['\"]){old}\1\])")
+    spoken = re.compile(rf"\bsteps(?:\.{re.escape(old)}\b|\[(['\"]){re.escape(old)}\1\])")
 
     def renamed(text: str) -> str:
         return spoken.sub(f"steps.{new}", text)

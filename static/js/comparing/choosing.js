@@ -72,7 +72,9 @@ async function messageOf(composer) {
   const parts = await Promise.all((sender.attachments?.said() ?? []).map(part));
   if (!text && !parts.length) throw new Error("Write your message first.");
   const { session } = JSON.parse(document.getElementById("beginning")?.textContent ?? "{}");
-  return { ...(session && { sessionId: session }), ...(text && { text }), ...(parts.length && { parts }) };
+  const { project, temporary } = Object.fromEntries(composer.fixed());
+  const place = session ? { sessionId: session } : { ...(project && { project }), ...(temporary && { temporary: true }) };
+  return { ...place, ...(text && { text }), ...(parts.length && { parts }) };
 }
 
 async function part([kind, file]) {

@@ -21,7 +21,7 @@ export class Beginning {
   send(message, address = this.form.action) {
     this.written.add(message.id);
     this.note(message, "Sending…");
-    return this.outbox.send({ ...message, said: [...message.said, ...this.model(), ...this.fixed()], address });
+    return this.outbox.send({ ...message, said: [...message.said, ...this.model(), ...this.composer.fixed()], address });
   }
 
   /** The model, as a field, if the person has chosen another than the usual one. */
@@ -29,11 +29,6 @@ export class Beginning {
     const { hidden, value, options } = this.form.querySelector(".model-picker");
     const usual = [...options].find((one) => one.defaultSelected)?.value;
     return hidden || value === usual ? [] : [["model", value]];
-  }
-
-  /** What the page says with each message, such as the project that its sessions begin in. */
-  fixed() {
-    return [...this.form.querySelectorAll("input[data-said]:not([type=checkbox]:not(:checked))")].map(({ name, value }) => [name, value]);
   }
 
   // Events of the outbox

@@ -112,6 +112,11 @@ export class Composer {
     return this.coming;
   }
 
+  /** What the page says with each message, such as the project that its sessions begin in. */
+  fixed() {
+    return [...this.form.querySelectorAll("input[data-said]:not([type=checkbox]:not(:checked))")].map(({ name, value }) => [name, value]);
+  }
+
   complain(sentence) {
     this.error.textContent = sentence;
     this.error.hidden = !sentence;
