@@ -7,7 +7,6 @@ from typing import Any
 from django.http import HttpResponse
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -39,19 +38,18 @@ class Spoken(Body):
 class Transcriptions(Endpoint):
     receives_body = False
 
-    @extend_schema(
-        parameters=[OpenApiParameter("Content-Type", str, OpenApiParameter.HEADER, enum=[*endpoints.EXTENSIONS])]
-    )
     @documented(
         "voice_transcribe",
         "Write down a recording",
         query=Language,
-        body=dict.fromkeys(endpoints.EXTENSIONS, OpenApiTypes.BINARY),
+        body={endpoints.BYTES: OpenApiTypes.BINARY},
         answers=Words,
         refuses=[413, 415, 503],
     )
     async def post(self, request: Request) -> Response:
-        """The body is the recording. Nothing of it is stored."""
+        """The body is the recording, in WebM, or in Ogg, MP4, MP3, WAV or FLAC with that `Content-Type`, such as
+        `audio/wav`. Nothing of it is stored.
+        """
         asked = self.query(Language)
         media_type = request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
         if media_type not in endpoints.EXTENSIONS:

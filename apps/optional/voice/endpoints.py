@@ -29,7 +29,9 @@ OFF = "off"
 LISTENS = re.compile(r"whisper|transcri|parakeet|\bstt\b", re.IGNORECASE)
 SPEAKS = re.compile(r"\btts\b|kokoro|text-to-speech|orpheus", re.IGNORECASE)
 LONGEST_SPOKEN = 4096  # characters in a request
+BYTES = "application/octet-stream"
 EXTENSIONS = {
+    BYTES: "webm",  # as browsers record it
     "audio/webm": "webm",
     "audio/ogg": "ogg",
     "audio/mp4": "mp4",
@@ -71,7 +73,7 @@ async def transcribe(principal: Principal, recording: bytes, media_type: str, la
     Raises NotAccepting.
     """
     async with _opened(principal, listener()) as (client, choice):
-        file = (f"recording.{EXTENSIONS[media_type]}", recording, media_type)
+        file = (f"recording.{EXTENSIONS[media_type]}", recording)
         extra = {"language": language} if language else {}
         answer = await client.audio.transcriptions.create(model=choice.model, file=file, extra_body=extra)
         return str(getattr(answer, "text", "")).strip()
