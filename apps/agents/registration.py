@@ -140,7 +140,7 @@ def revert(version: AgentVersion, author: User | None) -> AgentVersion:
         locked = Agent.objects.select_for_update(of=("self",)).select_related("current_version")
         left = locked.get(pk=version.agent_id).current_version
         made = apply_version(version, author, f"Back to version {version.number}.")
-        if left is not None:
+        if left is not None and left.pk != made.pk:
             versions.withdraw(version.agent, left.number)
         details = {"restored": version.number, "version": made.number}
         audit.record(AuditAction.VERSION_RESTORED, actor=author, object=version.agent, details=details)
@@ -153,9 +153,7 @@ def apply_version(version: AgentVersion, author: User | None, note: str) -> Agen
     Raises ValidationError.
     """
     restore: Callable[..., AgentVersion] = added["restorers", version.agent.kind]
-    made = restore(version, author=author, note=note)
-    versions.withdraw(version.agent, but=made.number)
-    return made
+    return restore(version, author=author, note=note)
 
 
 def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:

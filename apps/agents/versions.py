@@ -41,6 +41,8 @@ def save_version(agent: Agent, content: JSON, *, author: User | None = None, not
     if same and same.pk == agent.current_version_id:
         return same
     version = same or _create(agent, newest, content, author, note)
+    if same:
+        withdraw(agent, but=same.number)
     agent.current_version = version
     if agent.kind in (Agent.Kind.MODEL, Agent.Kind.PLAN):  # other kinds set their own
         agent.version = f"1.{version.number - 1}.0"

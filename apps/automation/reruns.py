@@ -153,6 +153,7 @@ def start(
     title = f"Again: {source.title}" if source.title else ""
     project = project_of(principal, source)
     begins: JSON = {"options": options, "project": project and project.key, "key": key and f"rerun {key}"}
+    begins["temporary"] = source.is_temporary
     created = create_session(principal, receiver, title=title[:200], **begins)
     made = created.context
     Rerun.objects.get_or_create(session=made, defaults={"source": source})

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
+from django.db import models
 from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
@@ -92,7 +93,8 @@ def begin(
 ) -> Deployment:
     """Store a folder that shall become the agent `slug`, or its newest version. A worker does it: see `deploy`.
 
-    The same once more, while it waits, is the same deployment. `secrets` are the agent's once its process runs.
+    The same once more, while it waits and no newer one takes its place, is the same deployment. `secrets` are the
+    agent's once its process runs.
     `as_candidate`: the version of an agent that is there is not current yet: a rollout can try it.
     Raises ValidationError.
     """
@@ -113,9 +115,10 @@ def begin(
     with write_transaction():  # what deletes folders waits for the row, and sees then that it is used
         Folder.objects.bulk_create([folder], update_conflicts=True, unique_fields=["digest"], update_fields=["used_at"])
         waiting = None if secrets else Deployment.objects.unfinished().filter(**asked, secrets__isnull=True).first()
-        if waiting is None:
-            begun.save()
-    return waiting or begun
+        if waiting is not None and not _newer_than(waiting).exists():
+            return waiting
+        begun.save()
+    return begun
 
 
 async def deploy(key: uuid.UUID, tell: Say = lambda line: None) -> bool:
@@ -204,8 +207,7 @@ def _place_of(found: Deployment) -> Place:
 def _save(found: Deployment, deployed: Deployed, described: Description) -> Json:
     """Raises HandlerError, ValidationError."""
     with write_transaction():
-        newer = Deployment.objects.filter(slug=found.slug, created_at__gt=found.created_at).exclude(state=State.FAILED)
-        if newer.exists():
+        if _newer_than(found).exists():
             raise HandlerError(f"A newer folder of {found.slug} took its place.")
         is_new = not Agent.objects.filter(slug=found.slug).exists()
         first = {name: getattr(described, name) for name in ("access", "mcp_tools")} if is_new else {}
@@ -216,6 +218,12 @@ def _save(found: Deployment, deployed: Deployed, described: Description) -> Json
         for name, value in json.loads(found.secrets or "{}").items():
             set_secret(agent, name, value, found.author)
     return {"state": State.DONE, "agent": agent, "version": version.number}
+
+
+def _newer_than(found: Deployment) -> models.QuerySet[Deployment]:
+    """Those that take its place: a candidate does not take that of a version that becomes current."""
+    newer = Deployment.objects.filter(slug=found.slug, created_at__gt=found.created_at).exclude(state=State.FAILED)
+    return newer if found.as_candidate else newer.filter(as_candidate=False)
 
 
 def _version_of(found: Deployment, deployed: Deployed, policies: dict[str, Any]) -> AgentVersion:
@@ -266,8 +274,8 @@ def remains_of(person: User) -> Iterator[Remains]:
 
 
 def delete_unused() -> int:
-    """Deletes folders that no version and no running deployment needs, the homes of agents that are gone, and what is
-    known of old deployments.
+    """Deletes folders that no version and no running deployment needs, their homes, and what is known of old
+    deployments. A folder that was deployed just now stays, with its home.
     """
     homes = processes.all_places()  # before the database is asked what is needed
     now = timezone.now()
@@ -280,7 +288,9 @@ def delete_unused() -> int:
     deleted, _ = unused.delete()
     Deployment.objects.filter(finished_at__lt=now - KEPT_FOR).delete()
     names = {processes.name_of(*one) for one in used}
-    gone = [home for home in homes if home.name not in names]
+    fresh = Folder.objects.filter(used_at__gte=now - UNUSED_FOR).values_list("digest", flat=True)
+    ends = tuple(processes.name_of("", digest) for digest in fresh)  # asked for last: they are being deployed again
+    gone = [home for home in homes if home.name not in names and not home.name.endswith(ends)]
     for home in gone:
         shutil.rmtree(home, ignore_errors=True)
     return deleted + len(gone)

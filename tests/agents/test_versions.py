@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 
 from apps.accounts.audit_models import AuditAction, AuditEntry
-from apps.agents import cards
+from apps.agents import cards, versions
 from apps.agents.definitions import MAX_FILE_BYTES, Definition, as_yaml
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import OneVersionOnly, register_hosted, register_model, revert
@@ -80,6 +80,22 @@ def test_going_back_makes_a_new_version(ada):
         (AuditAction.VERSION_PUBLISHED, ada.email),
         (AuditAction.VERSION_RESTORED, ada.email),
     ]
+
+
+def test_going_back_to_same_content_withdraws_nothing(ada):
+    first = clerk(name="First").current_version
+    clerk(name="Second")
+    clerk(name="First")
+    assert revert(AgentVersion.objects.get(pk=first.pk), ada).number == 3
+    assert Agent.objects.get().withdrawn_versions == []
+
+
+def test_withdrawn_version_made_current_again_is_not_withdrawn(ada):
+    agent = clerk(name="First")
+    proposed = versions.propose_version(agent, definition(name="Second").content)
+    versions.withdraw(agent, proposed.number)
+    assert clerk(name="Second").current_version == proposed
+    assert Agent.objects.get().withdrawn_versions == []
 
 
 @pytest.mark.services("two transactions wait for each other")

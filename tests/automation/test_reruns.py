@@ -11,6 +11,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.automation import reruns
 from apps.conversations.queue.models import QueuedMessage
+from apps.conversations.sessions.commands import create_session
 from apps.engine import accept
 from apps.record.errors import ContextNotFound
 from apps.record.models import Task
@@ -79,3 +80,11 @@ async def test_one_key_makes_one_rerun(ada, bob, echo, said):
         await db.run(reruns.start, bob.principal, task.context_id)
     with pytest.raises(ContextNotFound):
         await db.run(reruns.compare, bob.principal, first.pk)
+
+
+async def test_rerun_of_temporary_session_is_temporary(ada, echo, said):
+    source = (await db.run(create_session, ada.principal, echo, temporary=True)).context
+    receipt = await db.run(accept.accept, ada.principal, echo, said("once", contextId=source.context_id))
+    await carry_out(receipt.run)
+    again, _ = await db.run(reruns.start, ada.principal, source.pk)
+    assert again.is_temporary

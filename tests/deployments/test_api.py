@@ -241,6 +241,14 @@ def test_sessions_and_rollouts_use_folders(data, ada):
     assert registering.folders_in_use(Agent.objects.get()) == {"d" * 64}
 
 
+def test_last_of_three_requests_is_what_runs(tmp_path):
+    a, b = (pack_folder(folder.write(tmp_path / "bird", mark=mark)) for mark in "!?")
+    first, _ = registering.begin("bird", a), registering.begin("bird", b)
+    last = registering.begin("bird", a)
+    assert last.pk != first.pk
+    assert registering.begin("bird", a).pk == last.pk
+
+
 def test_unused_folders_and_homes_go(data, tmp_path, settings):
     long_ago = timezone.now() - datetime.timedelta(days=1)
     begun = registering.begin("waits", pack_folder(folder.write(tmp_path / "waits")))
@@ -252,9 +260,9 @@ def test_unused_folders_and_homes_go(data, tmp_path, settings):
     homes = [processes.Place(one.slug, one.digest).home for one in (begun, used, gone)]
     for home in homes:
         home.mkdir(parents=True, exist_ok=True)
-    assert registering.delete_unused() == 1  # its home; the folder was used just now
+    assert registering.delete_unused() == 0, "the folder was used just now: its agent may start"
     Folder.objects.update(used_at=long_ago)
-    assert registering.delete_unused() == 1
+    assert registering.delete_unused() == 2
     assert {one.pk for one in Folder.objects.all()} == {begun.digest, used.digest}
     assert [home.exists() for home in homes] == [True, True, False]
     Agent.objects.get(slug="bird").delete()

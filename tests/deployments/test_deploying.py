@@ -27,7 +27,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def deploy(at, slug="loud-bird", **more):
-    begun = registering.begin(slug, pack_folder(at), **more)
+    return done(registering.begin(slug, pack_folder(at), **more))
+
+
+def done(begun):
     asyncio.run(registering.deploy(begun.pk))
     begun.refresh_from_db()
     return begun
@@ -70,10 +73,13 @@ async def test_candidate_of_folder_runs_beside_current_version(ada, tmp_path, mo
         candidate = AgentVersion.objects.select_related("agent").get(number=2)
         ROLLOUTS.store(operator.principal, Rollout(candidate=candidate, percent=100))
 
-    agent = await db.run(lambda: deploy(folder.write(tmp_path / "one")).agent)
+    first = await db.run(lambda: registering.begin("loud-bird", pack_folder(folder.write(tmp_path / "one"))))
+    other = pack_folder(folder.write(tmp_path / "one", mark="?"))
+    second = await db.run(lambda: registering.begin("loud-bird", other, as_candidate=True))
+    agent = await db.run(lambda: done(first).agent)
     before = Talk(ada, await db.run(lambda: Agent.objects.select_related("current_version").get(pk=agent.pk)))
     assert words(await before.ask("hello")) == "HELLO!"
-    await db.run(lambda: deploy(folder.write(tmp_path / "one", mark="?"), as_candidate=True))
+    await db.run(done, second)
     await db.run(roll_out)
     assert await answer(ada, "hello") == "HELLO?"
     assert words(await before.ask("hello")) == "HELLO!"

@@ -9,6 +9,7 @@ from agentkit import agent as described
 from apps.engine import accept
 from apps.engine.send import send
 from apps.engine.turns.output import clean_parts
+from apps.limits.models import Limit
 from apps.record import wire
 from apps.record.execution import Run
 from apps.record.models import Artifact as ArtifactRow
@@ -74,6 +75,24 @@ async def test_too_much_of_anything_fails_the_task(ada, agent, said, kind, code)
 
     task, _ = await failed(ada, await agent(hoarding), said(kind), code)
     assert "at most 1 MB" in words(task)
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_failed_turn_keeps_what_the_agent_did(ada, agent, said, is_full):
+    async def hoarding(task):
+        await task.tool_call("add", {"a": 1})
+        if is_full:
+            await task.artifact("large").append("x" * 500_000)
+        else:
+            task.memory["much"] = "x" * 2 * 1024**2
+        return "done"
+
+    if is_full:
+        await Limit.objects.acreate(workspace_id=ada.principal.workspace_id, storage_bytes=1)
+    code = "storage_full" if is_full else "memory_too_large"
+    task, _ = await failed(ada, await agent(hoarding), said(), code)
+    types = await db.run(types_of, task.pk)
+    assert ("agent_tool_call" in types, "artifact_update" in types) == (True, False)
 
 
 async def test_text_that_no_database_takes_is_mended(ada, agent, said):

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import tempfile
 import zlib
 
 import httpcore2
@@ -320,3 +321,35 @@ async def test_unsendable_headers_are_not_repeated():
             await fetched(at.url, way, {"Authorization": "canary "})
     assert "canary" not in str(refused.value)
     assert not refused.value.was_sent
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-A: "],
+    ids=["header", "trailer"],
+)
+async def test_lines_without_an_end_are_refused_at_a_socket(start):
+    """A process of this machine, which the parser would keep a line of whatever length."""
+    sent = 0
+
+    async def serve(reader, writer):
+        nonlocal sent
+        writer.write(start)
+        try:
+            while sent < 8 * 1024**2:
+                writer.write(b"a" * 32 * 1024)
+                await writer.drain()
+                sent += 32 * 1024
+        except ConnectionError:
+            pass
+        writer.close()
+
+    with tempfile.TemporaryDirectory(prefix="parley-") as folder:
+        path = f"{folder}/s"
+        async with (
+            await asyncio.start_unix_server(serve, path),
+            Exchange(Guard(LOOPBACK), Limits(), socket=path) as way,
+        ):
+            with pytest.raises(Unreachable):
+                await fetched("http://its.agent.invalid/", way)
+    assert sent < 8 * 1024**2

@@ -129,6 +129,18 @@ def test_person_has_a_bounded_number_of_projects(ada, trip, monkeypatch):
         save(ada.principal, Project(name="One more"))
 
 
+async def test_repeated_request_outlives_its_project(ada_calls, echo):
+    project = (await ada_calls.post("/projects", {"name": "Trip", "agent": "echo"})).body["id"]
+    first = await ada_calls.post("/sessions", {"project": project}, Idempotency_Key="k")
+    assert (await ada_calls.patch(f"/projects/{project}", {"options": {"language": "fi"}})).status == 200
+    assert (await ada_calls.post("/sessions", {"project": project}, Idempotency_Key="k")).body["repeated"]
+    await ada_calls.delete(f"/projects/{project}")
+    again = await ada_calls.post("/sessions", {"project": project}, Idempotency_Key="k")
+    assert (again.status, again.body["session"]["id"]) == (200, first.body["session"]["id"])
+    other = await ada_calls.post("/sessions", {"project": project, "title": "B"}, Idempotency_Key="k")
+    assert (other.status, other.fields) == (422, ["Idempotency-Key"])
+
+
 async def test_api_begins_lists_and_moves(ada_calls, bob_calls, echo):
     project = (await ada_calls.post("/projects", {"name": "Trip", "agent": "echo"})).body["id"]
     file = {"filename": "budget.bin", "raw": base64.b64encode(b"At most 900 euros.").decode()}

@@ -23,7 +23,7 @@ from apps.remote import a2a_client, circuit_breaker
 from apps.remote.agent_cards import cards
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
-from apps.remote.execution import cancellation, task_follower
+from apps.remote.execution import cancellation, runs, task_follower
 from apps.remote.federation import known
 from apps.remote.models import AgentState, OpenWork, RemoteAgent
 from parley import db
@@ -256,6 +256,67 @@ async def test_a_withdrawn_question_is_canceled_at_the_agent(agent, talk):
     await talk.cancel(asked)
     await work_off(cancellation.CANCELS)
     await until(lambda: agent.count("CancelTask") == 1 and OpenWork.objects.count() == 0)
+
+
+async def test_question_in_open_stream_is_asked(agent, talk):
+    async def asks(_):
+        yield {"task": task("INPUT_REQUIRED", "Which?")}
+        await asyncio.sleep(30)
+
+    agent.sent = asks
+    agent.is_at("INPUT_REQUIRED", "Which?")
+    asked = await talk.ask()
+    assert (asked.state, words(asked)) == ("input-required", "Which?")
+
+
+async def test_worker_that_ends_at_first_event_gives_run_back(agent, talk, monkeypatch):
+    saving, go, save = threading.Event(), threading.Event(), runs.save_remote_task
+
+    def slowly(*given, **more):
+        save(*given, **more)
+        saving.set()
+        go.wait(10)
+
+    async def rest(_):
+        agent.is_at("COMPLETED", "Done.")
+        yield now("COMPLETED", "Done.")
+
+    monkeypatch.setattr(runs, "save_remote_task", slowly)
+    agent.sent, agent.subscribed = working(), rest
+    agent.is_at("WORKING")
+    sent = await talk.say()
+    await asyncio.to_thread(saving.wait, 10)
+    closing = asyncio.create_task(asyncio.to_thread(worker.close_current_worker, 0.0))
+    await asyncio.wait({closing}, timeout=0.5)
+    go.set()
+    await closing
+    done = await talk.settled(sent)
+    assert (done.state, words(done)) == ("completed", "Done.")
+
+
+async def test_no_message_goes_past_a_refused_one(agent, ada):
+    uri, may_begin, may_end = "https://a.example/ext/steering/v1", threading.Event(), threading.Event()
+    talk = Talk(ada, await db.run(remote_agent, agent.card(extensions=[{"uri": uri}])))
+
+    async def works(_):
+        await asyncio.to_thread(may_begin.wait, 10)
+        yield {"task": task()}
+        await asyncio.to_thread(may_end.wait, 10)
+        agent.is_at("COMPLETED", "Done.")
+        yield now("COMPLETED", "Done.")
+
+    agent.sent = in_turn(works, refusing(-32004), events({"task": task("COMPLETED", "Done.")}))
+    begun = await talk.say("first")
+    await until(lambda: agent.sends)
+    await talk.say("second", task=begun)
+    await talk.say("third", task=begun)
+    may_begin.set()
+    await until(lambda: agent.count("SendMessage"))
+    await asyncio.sleep(0.2)  # in which the third would have gone
+    sent = [message["parts"][0]["text"] for message in agent.sends]
+    may_end.set()
+    assert sent == ["first", "second"]
+    assert (await talk.settled(begun)).state == "completed"
 
 
 async def test_the_next_worker_finds_the_work_again(agent, ada, echo):

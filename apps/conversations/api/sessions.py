@@ -326,12 +326,16 @@ def _filtered(principal: Principal, asked: JSON) -> QuerySet[Context]:
 def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> commands.CreatedSession:
     """Raises InvalidFields, UnsupportedOperation, ContentTypeNotSupported."""
     project = asked.get("project")
-    agent = usable_agent(principal, asked["agent"] or commands.usual_agent(principal, project))
-    check_taken(agent, parts)
+
+    def chosen() -> Agent:
+        agent = usable_agent(principal, asked["agent"] or commands.usual_agent(principal, project))
+        check_taken(agent, parts)
+        return agent
+
     title = asked["title"] or (title_of({"parts": parts}) if parts else "")
     known: JSON = {"title": title, "context_id": asked["context_id"], "options": asked.get("options")}
     known |= {"project": project, "temporary": asked["temporary"]}
-    return commands.create_session(principal, agent, key=key, **known)
+    return commands.create_session(principal, chosen() if asked["agent"] else chosen, key=key, **known)
 
 
 def usable_agent(principal: Principal, slug: str) -> Agent:

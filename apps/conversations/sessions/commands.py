@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from apps.record.ledger import Ledger
 from apps.record.models import Context, Event
 from apps.record.projects import SessionProject, find_project
 from apps.record.reading import lookup
-from apps.record.reading.lookup import check_may_use, restored
+from apps.record.reading.lookup import check_may_use
 
 KEY_NAMESPACE = uuid.UUID("8f0b6f0e-4c0f-5f6c-9a53-0a4f6f1d7f5e")
 MAX_RATING = 5  # the best; the pages' thumbs give 5 and 1
@@ -39,7 +39,7 @@ class CreatedSession:
 
 def create_session(
     principal: Principal,
-    agent: Agent,
+    agent: Agent | Callable[[], Agent],
     *,
     title: str = "",
     context_id: str = "",
@@ -50,6 +50,9 @@ def create_session(
 ) -> CreatedSession:
     """A session of a known caller with an agent. The same `key` from the caller gives the same session again.
 
+    `agent`: or what chooses one for a new session. Of a repeated request only what the caller gave must be the same: a
+    project may have changed since, or be gone.
+
     Without a title it gets that of its first message; without a `context_id` (A2A's) it gets its own key. In a project,
     the project's agent has the project's options, unless others are given. A `temporary` one neither uses nor leaves
     memory of the caller.
@@ -58,8 +61,20 @@ def create_session(
     since, and InvalidParams for wrong options, a project that the caller does not see, a `context_id` that is in use,
     or a key that was used for another session; then nothing was recorded.
     """
-    check_may_use(principal, agent)
     _check_title(title)
+    session = uuid.uuid5(KEY_NAMESPACE, f"{principal.sender} {key}") if key else uuid.uuid4()
+    given: JSON = {"contextId": context_id or str(session), "title": title, "temporary": temporary or None}
+    given["project"] = str(project) if project is not None else None
+    if isinstance(agent, Agent):
+        check_may_use(principal, agent)
+        given["agent"] = agent.pk
+    if options is not None or project is None:
+        given["options"] = options
+    if key and (earlier := _existing_session(principal, session, given)):
+        return earlier
+    if not isinstance(agent, Agent):
+        agent = agent()
+        check_may_use(principal, agent)
     opens: Opening = {
         "contextId": context_id,
         "owner": principal.user_id,
@@ -76,28 +91,27 @@ def create_session(
         opens["options"] = read
     if temporary:
         opens["temporary"] = True
-    session = uuid.uuid5(KEY_NAMESPACE, f"{principal.sender} {key}") if key else uuid.uuid4()
-    if key and (earlier := _existing_session(session, opens)):
-        return earlier
     try:
         with ledger.writing(Context(pk=session)) as log:
             log.add(EventType.SESSION_RENAMED, {"title": title, "opens": log.opening(opens, agent)})
     except IntegrityError:  # a concurrent request, or the contextId is in use
-        if earlier := _existing_session(session, opens):
+        if earlier := _existing_session(principal, session, given):
             return earlier
         raise InvalidParams("This contextId is in use. Choose another, or none.", "contextId") from None
     return CreatedSession(log.context)
 
 
-def _existing_session(session: uuid.UUID, opens: Opening) -> CreatedSession | None:
-    context = Context.objects.select_related("agent").filter(pk=session).first()
-    if context is None:
+def _existing_session(principal: Principal, session: uuid.UUID, given: JSON) -> CreatedSession | None:
+    """Raises ContextNotFound, KeyUsed if it did not begin with what is `given`, InvalidParams for wrong options."""
+    if not Context.objects.filter(pk=session).exists():
         return None
-    if context.deleted_at is not None:
-        raise ContextNotFound
-    restored(context)
+    context = lookup.find_session(principal, session)
     begun = Event.objects.get(context=context, index=1).payload["opens"]
-    if {**begun, "version": None} != {**opens, "contextId": opens["contextId"] or str(session), "version": None}:
+    if "options" in given:
+        begun_with = Agent.objects.filter(pk=begun["agent"]).first() or context.agent
+        given = given | {"options": read_options(begun_with, given["options"] or {}) or None}
+    given = given | {"owner": principal.user_id, "workspace": principal.workspace_id or begun["workspace"]}
+    if any(begun.get(name) != value for name, value in given.items()):
         raise KeyUsed("This {} was used for another session. Use a new {}.")
     return CreatedSession(context, repeated=True)
 

@@ -9,6 +9,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,6 +167,15 @@ def with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:
     artifact = event.payload["artifact"]
     parts = store_large(workspace, artifact["parts"])
     return NewEvent(event.type, {**event.payload, "artifact": {**artifact, "parts": parts}}, event.artifact_id)
+
+
+def those_with_room(events: Iterable[NewEvent], workspace: int) -> list[NewEvent]:
+    """The events whose large parts the workspace has room for, with these stored."""
+    kept: list[NewEvent] = []
+    for event in events:
+        with suppress(TooLarge):
+            kept.append(with_large_parts_stored(event, workspace))
+    return kept
 
 
 def agent_message(log: Ledger, task: Task, parts: Iterable[Part], metadata: JSON) -> JSON:

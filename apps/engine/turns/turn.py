@@ -59,6 +59,7 @@ from apps.engine.turns.output import (
     clean_outcome,
     error_code,
     memory_changes,
+    those_with_room,
 )
 from apps.engine.turns.recorder import Recorder, RecordLost, event_of
 from apps.record import runs
@@ -355,13 +356,16 @@ async def _finish_turn(
             turn=assignment.turn,
             memory=assignment.memory,
             error=error,
+            streamed=recorder.streamed,
+            is_written=recorder.is_written,
+            events=recorder.unwritten,
             usage=recorder.usage.as_json,
             read_until=assignment.read_until,
             fallback_id=assignment.fallback_id,
             span=assignment.span,
             also=assignment.at_end,
         )
-        following = await db.persist(finish.finish, assignment.task, assignment.message, ending)
+        following = await _record_failure(assignment, ending)
     outcome = ending.outcome
     has_answer = not isinstance(outcome, Completed) or ending.streamed or outcome.artifacts or outcome.parts
     if not has_answer and agent.kind == Agent.Kind.HOSTED:
@@ -375,6 +379,20 @@ async def _finish_turn(
         await db.run(_release_children, assignment.task.pk, ending)
     if following is not None:  # last, so that the next turn's children are not canceled
         await db.run(publish, following)
+
+
+async def _record_failure(assignment: Assignment, ending: Ending) -> uuid.UUID | None:
+    """Record it without those of its events that cannot be recorded. Returns the next turn's run. Raises LeaseLost."""
+    task, message = assignment.task, assignment.message
+    try:
+        ending.events = await db.persist(those_with_room, ending.events, task.workspace_id)
+        return await db.persist(finish.finish, task, message, ending)
+    except (LeaseLost, RecordLost, OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("the last events of run %s cannot be recorded", assignment.lease.run_id)
+        ending.events = ()
+        return await db.persist(finish.finish, task, message, ending)
 
 
 async def _author(calls: Delegation, outcome: Outcome | Ongoing | None, child: Task | None) -> Author | None:

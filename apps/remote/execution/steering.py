@@ -53,6 +53,7 @@ class Steering:
         self._named = asyncio.Event()
         self._noting = asyncio.Lock()
         self._tried: set[uuid.UUID] = set()  # the keys of messages that were sent, or are not
+        self._is_refused = False  # was one not handed on? Then all after it are the next turn
 
     def begin(self) -> None:
         """The agent has named its task, which is at work."""
@@ -62,6 +63,7 @@ class Steering:
         """The turn begins again in another process of the agent, which has read nothing."""
         self._remote_run.assignment.read_until = 0
         self._tried.clear()
+        self._is_refused = False
 
     @asynccontextmanager
     async def alongside(self) -> AsyncIterator[None]:
@@ -103,15 +105,16 @@ class Steering:
         await self._named.wait()
         while True:
             for row in await self._mail.unread():
-                if row.pk not in self._tried:
+                if row.pk not in self._tried and not self._is_refused:
                     self._tried.add(row.pk)
-                    await self._forward(row)
+                    self._is_refused = not await self._forward(row)
             await self._mail.arrival()
 
-    async def _forward(self, row: Message) -> None:
+    async def _forward(self, row: Message) -> bool:
+        """Whether the agent took it. Messages are read in their order, so none goes past one that it does not take."""
         message = await db.run(snapshots.steering_message, self._remote_run.assignment, row, self._remote_run.task_id)
         if message is None:
-            return
+            return False
         message["extensions"] = [self.uri]
         while True:
             try:
@@ -123,10 +126,11 @@ class Steering:
             except RemoteError as error:
                 if not error.is_transient:
                     log.info("the agent of run %s takes no message now: %s", self._run, error)
-                    return
+                    return False
                 await asyncio.sleep(RETRY_SECONDS)
         if self._keeps:
             await self._note_read([str(row.pk)])
+        return True
 
     async def _forward_stop(self) -> None:
         await self._task.stop_after_step.wait()

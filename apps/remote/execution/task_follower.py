@@ -134,8 +134,8 @@ class TaskFollower:
         early, coming = list[JSON](), None
         if not self._remote_run.task_id:
             early, coming = await self._first_moment(stream)
-        try:
-            async with aclosing(stream):  # type: ignore[type-var]
+        async with aclosing(stream):  # type: ignore[type-var]
+            try:
                 if early and coming is None:
                     await self._drain(stream, early[-1])
                 for event in early:
@@ -146,9 +146,10 @@ class TaskFollower:
                     yield late
                 async for event in stream:
                     yield event
-        finally:
-            if coming is not None and not coming.done():
-                coming.cancel()
+            finally:  # a stream cannot be closed while it is read
+                if coming is not None:
+                    coming.cancel()
+                    await asyncio.gather(coming, return_exceptions=True)
 
     async def _first_moment(self, stream: AsyncIterator[JSON]) -> tuple[list[JSON], asyncio.Future[JSON | None] | None]:
         """What a stream says of a new task at once, and its next event; None if the task has ended.

@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
     def _begin(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self.status, self.headers = 0, Headers()
-        self._header_bytes = self._waiting = 0
+        self._header_bytes = self._unread = self._waiting = 0  # `unread`: of a head or trailers that go on
         self._chunks = deque[bytes]()
         self._has_headers = self._has_ended = self._keeps_alive = False
         self._error: Exception | None = None
@@ -173,10 +173,13 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        self._unread += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._fail(httpcore2.RemoteProtocolError(f"the answer is no HTTP: {error}"))
+        if self._unread > self._most_header_bytes:  # the parser keeps a line until it ends
+            self._fail_by_size()
         self._news.set()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -191,12 +194,15 @@ class Connection(asyncio.Protocol):
         self._error = self._error or error
         self.close()
 
+    def _fail_by_size(self) -> None:
+        self._fail(httpcore2.RemoteProtocolError("the head of the answer is too large"))
+
     # httptools
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > self._most_header_bytes:
-            self._fail(httpcore2.RemoteProtocolError("the head of the answer is too large"))
+            self._fail_by_size()
         elif not self._has_headers:
             self.headers.append((name, value))
 
@@ -204,8 +210,11 @@ class Connection(asyncio.Protocol):
         self.status = self._parser.get_status_code()
         self._keeps_alive = self._parser.should_keep_alive()
         self._has_headers = self.status >= 200
+        if self._has_headers:
+            self._unread = 0
 
     def on_body(self, body: bytes) -> None:
+        self._unread = 0
         self._chunks.append(body)
         self._waiting += len(body)
         if self._waiting > MOST_WAITING and self._transport is not None:
