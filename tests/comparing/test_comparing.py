@@ -177,6 +177,8 @@ async def test_session_of_others_is_not_found(ada_calls, bob_calls, echo, upper)
     session = (await ada_calls.get("/sessions")).body["items"][-1]["id"]
     assert (await bob_calls.post("/comparisons", {**answerers, "sessionId": session})).status == 404
     assert (await bob_calls.get(f"/comparisons/{made.body['id']}")).status == 404
+    project = (await ada_calls.post("/projects", {"name": "Hers"})).body["id"]
+    assert (await bob_calls.post("/comparisons", {**answerers, "project": project})).status in (404, 422)
     assert (await ada_calls.post("/comparisons", {**answerers, "sessionId": session})).status == 201
 
 

@@ -152,6 +152,7 @@ SAME_FOR_ALL = {
     "POST /api/v1/deployments uploadId": "operators alone; tests/deployments/test_api.py",
     "POST /api/v1/comparisons answerers[].agent": "two of them are needed; tests/comparing",
     "POST /api/v1/comparisons sessionId": "with two answerers; tests/comparing",
+    "POST /api/v1/comparisons project": "with two answerers; tests/comparing",
     "POST /api/v1/comparisons answerId": "with two answerers; tests/comparing",
     "references[]": "noted as it was sent",
     "message.referenceTaskIds[]": "noted as it was sent",
