@@ -198,7 +198,8 @@ async def test_shared_session_takes_members_words(talk, member, ada):
 async def test_guest_acts_as_owner_and_stays_in_guests_threads(talk, ada):
     await ChatChannel.objects.aupdate(takes_guests=True)
     await talk.do(talk.at.message("eve", "hello", key="100.1"))
-    assert (await Task.objects.aget()).owner_id == ada.pk
+    begun = await Task.objects.select_related("context").aget()
+    assert (begun.owner_id, begun.context.is_temporary) == (ada.pk, True)
     await talk.do(talk.at.message("ada", "mine", key="200.1", place="P2"))
     session = (await Task.objects.order_by("-created_at").afirst()).context_id
     await talk.do(talk.at.message("eve", "hers?", thread=talk.at.thread_of("200.1"), place="P2"))

@@ -209,7 +209,8 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
         check_taken(agent, said)
         name = context.name_for(caller.principal) if context else ""
         message = compose(said, key=begun.message_id, context=name)
-        sent = await send(caller.principal, agent, message)
+        # Guests are not told what agents know of the channel's owner, and add nothing to it.
+        sent = await send(caller.principal, agent, message, temporary=caller.is_guest)
     await db.run(_await_answer, begun, caller, sent)
 
 

@@ -37,7 +37,7 @@ NOT_A_MEMBER = "Your account is no member of the workspace of this channel. Ask 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who acts by what came in. A guest acts as the channel's owner."""
+    """Who acts by what came in. A guest acts as the channel's owner, in temporary sessions."""
 
     principal: Principal
     is_guest: bool = False
