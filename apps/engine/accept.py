@@ -224,7 +224,7 @@ def _record_message(
             task = {"agent": agent.pk, "references": references, "parent": parent}
             task |= {"metadata": {name: value for name, value in more.items() if value not in (None, [])}}
             said: JSON = {"task": {name: value for name, value in task.items() if value not in (None, {})}}
-            begins = {"project": options.get("project"), "temporary": options.get("temporary", False)}
+            begins: JSON = {"project": options.get("project"), "temporary": options.get("temporary", False)}
             said |= message_payload(log, principal, agent, message, task_id, parent, **begins)
             event = log.add(EventType.USER_MESSAGE, said, task=task_id)
             run = Run(

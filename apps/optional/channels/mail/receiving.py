@@ -7,7 +7,7 @@ import email
 import email.policy
 import re
 from collections.abc import Iterator
-from email.message import EmailMessage
+from email.message import EmailMessage, MIMEPart
 from email.utils import parseaddr
 
 from django.utils.html import strip_tags
@@ -75,7 +75,7 @@ def _text(letter: EmailMessage) -> str:
     return "\n".join(lines[:first]).strip()
 
 
-def _decoded(part: EmailMessage) -> str:
+def _decoded(part: MIMEPart) -> str:
     """A charset that nobody knows is read as UTF-8."""
     try:
         return str(part.get_content())
