@@ -406,9 +406,11 @@ def _start(event: IncomingEvent) -> bool:
     if event.agent_id is None and not _fill_row(event):
         return False
     try:
+        # What outsiders wrote is not told what agents know of the owner, and adds nothing to it.
         receipt = targets.start(
-            webhook.owner, webhook.workspace_id, event.agent, key=event.key, text=event.text, inputs=event.inputs
-        )
+            webhook.owner, webhook.workspace_id, event.agent, key=event.key, text=event.text, inputs=event.inputs,
+            temporary=True,
+        )  # fmt: skip
     except (QuotaExceeded, NotAccepting) as refusal:  # later it may start
         if sql.database_time() - event.received_at > TRIED_FOR:
             _settle(event, State.FAILED, str(refusal))

@@ -42,8 +42,12 @@ def check_content(agent: Agent, text: str, inputs: JSON) -> None:
         raise InvalidFields(problems)
 
 
-def start(owner: User, workspace: int, agent: Agent | None, *, key: str, text: str, inputs: JSON) -> Receipt:
+def start(
+    owner: User, workspace: int, agent: Agent | None, *, key: str, text: str, inputs: JSON, temporary: bool = False
+) -> Receipt:
     """Start a task of the agent, or a run of the plan, once per `key`. Synchronous.
+
+    `temporary`: in a session that neither uses nor leaves memory of the owner.
 
     The same key with the same content gives the same task. Raises errors.Refusal, QuotaExceeded, limits' Exceeded;
     then nothing was stored.
@@ -57,5 +61,6 @@ def start(owner: User, workspace: int, agent: Agent | None, *, key: str, text: s
         raise UnsupportedOperation("The agent or plan was deleted or disabled, or its owner may no longer use it.")
     quotas.count_act(principal)
     if usable.kind == Agent.Kind.PLAN:
-        return runs.start_run(principal, usable, inputs, key=key, text=text)
-    return accept_and_publish(principal, usable, compose(parts_of(text, data=inputs or None), key=key))
+        return runs.start_run(principal, usable, inputs, key=key, text=text, temporary=temporary)
+    message = compose(parts_of(text, data=inputs or None), key=key)
+    return accept_and_publish(principal, usable, message, temporary=temporary)

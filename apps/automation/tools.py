@@ -77,10 +77,12 @@ async def change_schedule(task: TaskContext, schedule: str, change: Change) -> s
 
 
 def _person(task_id: str) -> tuple[Task, User, Principal]:
-    """Who wrote what the agent works on, in the session's workspace. Raises ValueError."""
-    task = Task.objects.select_related("owner", "agent").get(pk=task_id)
+    """Who wrote what the agent works on, in the session's workspace. Raises ValueError, also in temporary sessions."""
+    task = Task.objects.select_related("owner", "agent", "context").get(pk=task_id)
     if task.owner is None:
         raise ValueError("Nobody is signed in here, so there are no schedules.")
+    if task.context.is_temporary:  # guests of chats and senders of webhooks write there, too
+        raise ValueError("This session is temporary: it reaches and changes no schedules of its person.")
     return task, task.owner, task.owner.principal_in(task.workspace_id)
 
 

@@ -87,6 +87,7 @@ class Options(TypedDict, total=False):
         skill: the skill chosen for a new task.
         parent: the task that calls for a new one.
         project: in which a new session begins: that of the session whose task calls.
+        temporary: whether a new session neither uses nor leaves memory of its person.
         question: what a new task answers for another task.
         question_index: the event that asked. Only the first answer to it counts.
         finds_question: see `lookup.find_target`.
@@ -101,6 +102,7 @@ class Options(TypedDict, total=False):
     skill: str | None
     parent: uuid.UUID | None
     project: uuid.UUID | None
+    temporary: bool
     question: Question | None
     question_index: int | None
     finds_question: bool
@@ -222,7 +224,8 @@ def _record_message(
             task = {"agent": agent.pk, "references": references, "parent": parent}
             task |= {"metadata": {name: value for name, value in more.items() if value not in (None, [])}}
             said: JSON = {"task": {name: value for name, value in task.items() if value not in (None, {})}}
-            said |= message_payload(log, principal, agent, message, task_id, parent, options.get("project"))
+            begins: JSON = {"project": options.get("project"), "temporary": options.get("temporary", False)}
+            said |= message_payload(log, principal, agent, message, task_id, parent, **begins)
             event = log.add(EventType.USER_MESSAGE, said, task=task_id)
             run = Run(
                 task_id=task_id,
@@ -357,10 +360,11 @@ def message_payload(
     task: uuid.UUID | None = None,
     parent: str | None = None,
     project: uuid.UUID | None = None,
+    temporary: bool = False,
 ) -> JSON:
     """The payload of a user's message. It opens a new context and titles an untitled one.
 
-    `task` is the message's own task, `parent` the calling task, `project` where a new context begins.
+    `task` is the message's own task, `parent` the calling task. `project`, `temporary`: see `Options`.
     """
     payload: JSON = {}
     if log.context._state.adding:
@@ -376,6 +380,8 @@ def message_payload(
             opening["parentTask"] = parent
         if project is not None:
             opening["project"] = str(project)
+        if temporary:
+            opening["temporary"] = True
         payload["opens"] = log.opening(opening, agent)
     else:
         if _takes_title(log.context) and (title := title_of(message)):

@@ -82,7 +82,8 @@ async def send(
         choice = await _choose(principal, agent, message, options.get("finds_question", False))
         if choice is not None and choice.is_message:
             try:
-                return await answer_with_message(principal, agent, message, choice.answer)
+                temporary = options.get("temporary", False)
+                return await answer_with_message(principal, agent, message, choice.answer, temporary=temporary)
             except NeedsTask:
                 choice = BY_TASK
         if choice is not None:
@@ -271,8 +272,10 @@ class AnsweredMeanwhile(Exception):
     """The answer is recorded already, by an earlier try or another claim."""
 
 
-async def answer_with_message(principal: Principal, agent: Agent, message: JSON, given: Answer | None = None) -> Sent:
-    """Record the message with the agent's answer, or with `given`.
+async def answer_with_message(
+    principal: Principal, agent: Agent, message: JSON, given: Answer | None = None, *, temporary: bool = False
+) -> Sent:
+    """Record the message with the agent's answer, or with `given`. `temporary`: see `accept.Options`.
 
     If the agent fails, the answer is an error: a sentence, and a code in `metadata.error`.
     Raises errors.Refusal if the agent is not asked, and NeedsTask; then nothing is stored.
@@ -290,7 +293,7 @@ async def answer_with_message(principal: Principal, agent: Agent, message: JSON,
         await db.run(_release_claim, principal, agent, message)
         raise
     # If the caller goes away now, the answer waits in the record.
-    return await asyncio.shield(db.run(_record_answer_or_release, principal, agent, message, said))
+    return await asyncio.shield(db.run(_record_answer_or_release, principal, agent, message, said, temporary))
 
 
 async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> AgentAnswer:
@@ -408,12 +411,14 @@ def _release_claim(principal: Principal, agent: Agent, message: JSON) -> None:
     ).delete()
 
 
-def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Sent:
+def _record_answer_or_release(
+    principal: Principal, agent: Agent, message: JSON, said: AgentAnswer, temporary: bool
+) -> Sent:
     try:
         try:
-            return _record_answer(principal, agent, message, said)
+            return _record_answer(principal, agent, message, said, temporary)
         except (IntegrityError, Context.DoesNotExist):
-            return _record_answer(principal, agent, message, said)
+            return _record_answer(principal, agent, message, said, temporary)
     except AnsweredMeanwhile:
         accepted = find_accepted(principal.sender, agent, message)
         if accepted is None or accepted.answer is None:
@@ -424,7 +429,7 @@ def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON,
         raise
 
 
-def _record_answer(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Sent:
+def _record_answer(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer, temporary: bool) -> Sent:
     stored = accept.storable(agent, message)
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": {**said.answer.metadata, projection.AUTHOR_KEY: agent.slug}}
@@ -434,7 +439,8 @@ def _record_answer(principal: Principal, agent: Agent, message: JSON, said: Agen
         answered["metadata"][accept.HINTS] = hints
     version = versions.version_at(agent.current_version_id) if agent.current_version_id else None
     with ledger.writing(target.context.pk if target.context else Context()) as log:
-        log.add(EventType.USER_MESSAGE, accept.message_payload(log, principal, agent, stored))
+        asked = accept.message_payload(log, principal, agent, stored, temporary=temporary)
+        log.add(EventType.USER_MESSAGE, asked)
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
         by = {"agent": agent.pk} | ({"version": version.number} if version else {})
         event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered, **by})

@@ -14,7 +14,7 @@ from apps.automation import incoming, targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.plans.models import Plan
 from apps.record.errors import InvalidFields, NotAccepting
-from apps.record.models import Message, Task
+from apps.record.models import Context, Message, Task
 from parley.db import sql
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
@@ -57,7 +57,7 @@ def test_repeated_event_starts_one_task_of_the_owner(made, ada):
     first, second = receive(webhook), receive(webhook, {"another": "body"})
     assert first == second
     assert said(first) == ["Look at Mend <it> (e1)"]
-    assert Task.objects.get().owner == ada
+    assert (Task.objects.get().owner, Context.objects.get().is_temporary) == (ada, True)
     assert receive(webhook, **{"Idempotency-Key": "e2"}) != first
 
 

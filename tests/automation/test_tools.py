@@ -5,6 +5,7 @@ import pytest
 from apps.accounts.models import User
 from apps.automation import cron, schedules
 from apps.automation.models import Schedule
+from apps.conversations.sessions import commands
 from parley import db
 from tests.agents.definitions import clerk
 from tests.engine.delegating import take_turn, words
@@ -28,9 +29,9 @@ def agent(ada):
 def asked(ada, agent, said, endpoint):
     """The task after a model's call of a tool, and after the person's decision if there is one."""
 
-    async def ask(tool, arguments, decision=None, person=ada):
+    async def ask(tool, arguments, decision=None, person=ada, context=""):
         endpoint.replies = [calls((tool, arguments)), says("Done.")]
-        task = await take_turn(person.principal, agent, said())
+        task = await take_turn(person.principal, agent, said(contextId=context))
         if decision is None:
             return task
         answer = said(taskId=str(task.pk), parts=[{"data": decision}])
@@ -110,6 +111,19 @@ async def test_schedules_of_others_are_not_there(ada, bob, asked, endpoint, agen
     await asked("list_schedules", {})
     assert results(endpoint) == ["There are no schedules."]
     assert await Schedule.objects.acount() == 1
+
+
+async def test_temporary_session_reaches_no_schedules(ada, asked, endpoint, agent):
+    await db.run(make, ada, agent)
+    session = (await db.run(lambda: commands.create_session(ada.principal, agent, temporary=True))).context
+    for tool, arguments in (
+        ("list_schedules", {}),
+        ("change_schedule", {"schedule": "News", "change": "delete"}),
+        ("make_schedule", MONDAYS),
+    ):
+        task = await asked(tool, arguments, context=session.context_id)
+        assert task.state == "completed"
+        assert "ValueError: " in str(results(endpoint)[-1])
 
 
 @pytest.mark.parametrize(

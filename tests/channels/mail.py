@@ -52,7 +52,7 @@ class MailStandIn(StandIn):
 
     def letter(self, person: str, text: str, **headers: str) -> EmailMessage:
         made = EmailMessage()
-        made["Authentication-Results"] = f"mx.example.org; dmarc=pass header.from={person}"
+        made["Authentication-Results"] = "mx.example.org; dmarc=pass header.from=elsewhere.example"
         made["From"] = f"{person.title()} <{self.person(person)}>"
         made["To"] = "agent@example.org"
         for name, value in headers.items():

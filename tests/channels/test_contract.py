@@ -5,16 +5,16 @@ import datetime
 import pytest
 
 from agentkit.llm import approvals
-from apps.accounts.models import Membership
+from apps.accounts.models import Membership, Workspace
 from apps.accounts.permissions import Role
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.conversations.sessions import commands
-from apps.optional.channels import linking
+from apps.conversations.sessions import commands, deletion
+from apps.optional.channels import forgetting, linking
 from apps.optional.channels.acting import EVENTS_TO_ACT_ON
 from apps.optional.channels.answering import ANSWERS_TO_POST
 from apps.optional.channels.channels import TEST
-from apps.optional.channels.models import ChatAccount, ChatAnswer, ChatChannel, ChatEvent, ChatThread
+from apps.optional.channels.models import ChatAccount, ChatAnswer, ChatChannel, ChatEvent, ChatPost, ChatThread
 from apps.record.execution import Run
 from apps.record.models import Context, Event, Message, Task
 from parley import db
@@ -140,12 +140,35 @@ async def test_code_links_account_once(talk, bob, ada):
         return linking.new_code(bob)
 
     code = await db.run(join)
-    await talk.do(talk.at.message("bob", f"my code: {code}"))
+    await talk.do(talk.at.message("bob", f"My code:\n{code}"))
     await talk.do(talk.at.message("eve", code))
     accounts = [one async for one in ChatAccount.objects.exclude(user=ada).values_list("external_id", "user")]
     assert accounts == [(talk.at.person("bob"), bob.pk)]
     await talk.do(talk.at.message("bob", "hello"))
     assert (await Task.objects.aget()).owner_id == bob.pk
+
+
+@can("busy")
+async def test_repeated_code_is_told_the_same(talk, bob, ada):
+    def join():
+        Membership.objects.create(user=bob, workspace=ada.personal_workspace, role=Role.MEMBER)
+        return linking.new_code(bob)
+
+    code = await db.run(join)
+    talk.at.refusals = [("429 Too Many Requests", "30")]
+    await talk.do(talk.at.message("bob", code))
+    assert talk.at.shown == []
+    await db.run(make_due)
+    await work_off(EVENTS_TO_ACT_ON)
+    assert "You are linked" in talk.at.texts[0]
+    assert not await Task.objects.aexists()
+
+
+@pytest.mark.parametrize("text", ["value-based", "A value-based price", "23456-78923"])
+async def test_words_of_linked_person_are_no_code(talk, text):
+    await talk.do(talk.at.message("ada", text))
+    await answered(talk)
+    assert f"said {text}" in talk.at.texts[-1]
 
 
 async def test_person_outside_workspace_is_not_linked(talk, bob):
@@ -198,11 +221,63 @@ async def test_shared_session_takes_members_words(talk, member, ada):
 async def test_guest_acts_as_owner_and_stays_in_guests_threads(talk, ada):
     await ChatChannel.objects.aupdate(takes_guests=True)
     await talk.do(talk.at.message("eve", "hello", key="100.1"))
-    assert (await Task.objects.aget()).owner_id == ada.pk
+    begun = await Task.objects.select_related("context").aget()
+    assert (begun.owner_id, begun.context.is_temporary) == (ada.pk, True)
     await talk.do(talk.at.message("ada", "mine", key="200.1", place="P2"))
     session = (await Task.objects.order_by("-created_at").afirst()).context_id
     await talk.do(talk.at.message("eve", "hers?", thread=talk.at.thread_of("200.1"), place="P2"))
     assert await Message.objects.filter(context=session, role="user").acount() == 1
+
+
+@pytest.mark.parametrize("platform", ["telegram"], indirect=True)
+async def test_guests_new_session_leaves_others_questions(talk):
+    await ChatChannel.objects.aupdate(takes_guests=True)
+    await talk.do(talk.at.message("ada", "ask"))
+    await answered(talk)
+    asked = (await ChatThread.objects.aget()).session_id
+    await talk.do(talk.at.message("eve", "/new"))
+    assert "new session begins" in talk.at.texts[-1]
+    assert await ChatAnswer.objects.filter(session=asked).aexists()
+    await talk.do(talk.at.press("eve", "Blue"))
+    await talk.do(talk.at.message("eve", "blue"))
+    task = await Task.objects.aget(context=asked)
+    assert task.state == "input-required"
+    begun = (await ChatThread.objects.select_related("session").aget()).session
+    assert (begun.is_temporary, await Message.objects.filter(context=begun, role="user").acount()) == (True, 1)
+    await talk.do(talk.at.press("ada", "Blue"))
+    await answered(talk)
+    assert "You chose b" in " ".join(talk.at.texts)
+
+
+@pytest.mark.parametrize("platform", ["mail"], indirect=True)
+async def test_long_thread_id_is_answered_whole(talk):
+    key = "k" * 1_000
+    await talk.do(talk.at.message("ada", "one", key=key))
+    await talk.do(talk.at.message("ada", "two", thread=talk.at.thread_of(key)))
+    await answered(talk)
+    assert await Context.objects.acount() == 1
+    assert len((await ChatThread.objects.aget()).thread) <= 300
+    assert {one.thread for one in talk.at.shown} == {talk.at.thread_of(key)}
+
+
+# What goes
+
+
+async def test_deleted_session_leaves_nothing_of_its_chat(talk, ada):
+    await talk.do(talk.at.message("ada", "ask"))
+    await answered(talk)
+    session = (await Context.objects.aget()).pk
+    await db.run(deletion.delete_session, ada.principal, session)
+    assert not await ChatThread.objects.aexists()
+    assert not await ChatPost.objects.aexists()
+
+
+async def test_channels_go_with_their_workspace(talk):
+    request = talk.at.message("ada", "hello")
+    await Workspace.objects.filter(pk=talk.channel.workspace_id).aupdate(deleted_at=await db.run(sql.database_time))
+    assert await talk.deliver(request) == 401
+    assert await db.run(forgetting.sweep) == 1
+    assert not await ChatChannel.objects.aexists()
 
 
 # Going out

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from apps.optional.channels import channels, linking
+from apps.optional.channels.mail.marking import html_of
 from apps.optional.channels.mail.platform import Mail
 from apps.optional.channels.models import ChatAccount, ChatChannel
 from apps.optional.channels.slack.platform import Slack
@@ -105,16 +106,64 @@ PASSED = "mx.example.org; spf=pass; dmarc=pass header.from=elsewhere.example"
         (["mx.example.org; dmarc=fail"], False),
         (["mx.example.org; dmarc=fail", PASSED], False),  # the sender wrote the second
         (["other.example; dmarc=pass"], False),
-        (["mx.example.org; x-dmarc=pass"], False),
+        (["mx.example.org; x-dmarc=pass header.from=elsewhere.example"], False),
+        (["mx.example.org; dmarc=pass"], False),
+        (["mx.example.org; dmarc=pass header.from=evil.example"], False),
+        (['mx.example.org; spf=fail reason="; dmarc=pass header.from=elsewhere.example"'], False),
+        (["mx.example.org; spf=fail (; dmarc=pass header.from=elsewhere.example)"], False),
+        ([r"mx.example.org; spf=fail (\); dmarc=pass header.from=elsewhere.example)"], False),
+        (["mx.example.org; spf=fail (=?utf-8?q?)=3Bdmarc=3Dpass_header=2Efrom=3Delsewhere=2Eexample=28?=)"], False),
+        (["mx.example.org; dmarc=fail header.from=elsewhere.example; dmarc=pass header.from=elsewhere.example"], False),
+        (["mx.example.org 1; spf=pass (a (b) c); DMARC = pass (p=none) header.from=Elsewhere.Example"], True),
     ],
 )
 def test_letter_counts_only_from_its_proven_sender(channel, results, counts):
     at = MailStandIn()
     letter = at.letter("ada", "hello", Message_ID="<1@elsewhere.example>")
     del letter["Authentication-Results"]
-    for one in results:
-        letter["Authentication-Results"] = one
-    assert bool(read(Mail(), channel(at), at.send(letter))) == counts
+    lines = "".join(f"Authentication-Results: {one}\n" for one in results)
+    body = lines.encode() + letter.as_bytes()
+    assert bool(read(Mail(), channel(at), (at.sign(body), body))) == counts
+
+
+@pytest.mark.parametrize(
+    ("senders", "counts"),
+    [
+        (["Ada <ada@elsewhere.example>"], True),
+        (['"Lovelace, Ada (she)" <Ada@Elsewhere.example> (at work)'], True),
+        (["ada@elsewhere.example"], True),
+        (["ada@elsewhere.example", "eve@elsewhere.example"], False),
+        (["ada@elsewhere.example, eve@elsewhere.example"], False),
+        (["<ada@elsewhere.example> <eve@elsewhere.example>"], False),
+        (["ada@elsewhere.example <eve@elsewhere.example>"], False),
+        (["eve@evil.example (ada@elsewhere.example)"], False),
+        (['"ada@elsewhere.example" <eve@evil.example>'], False),
+    ],
+)
+def test_letter_has_one_sender_of_proven_domain(channel, senders, counts):
+    at = MailStandIn()
+    content = at.letter("ada", "hello", Message_ID="<1@elsewhere.example>").as_bytes()
+    lines = "".join(f"From: {one}\n" for one in senders).encode()
+    body = content.replace(b"From: Ada <ada@elsewhere.example>\n", lines)
+    found = [one.person for one in read(Mail(), channel(at), (at.sign(body), body))]
+    assert found == (["ada@elsewhere.example"] if counts else [])
+
+
+def test_letter_in_unknown_charset_is_read(channel):
+    at = MailStandIn()
+    made = at.letter("ada", "hello", Message_ID="<1@elsewhere.example>").as_bytes()
+    body = made.replace(b'charset="utf-8"', b'charset="x-unknown"')
+    assert b"x-unknown" in body
+    assert [one.text for one in read(Mail(), channel(at), (at.sign(body), body))] == ["hello"]
+
+
+@pytest.mark.parametrize(
+    "image", ["![a<b](https://a.example/?x=1&y=2)", "![](https://a.example/x)", "![x][1]\n\n[1]: http://a.example"]
+)
+def test_letters_load_no_images(image):
+    shown = html_of(image)
+    assert "<img" not in shown
+    assert '<a href="http' in shown
 
 
 @pytest.mark.parametrize("header", [{"Auto_Submitted": "auto-replied"}, {"Precedence": "bulk"}, {"List_Id": "<a.b>"}])

@@ -170,7 +170,7 @@ class Delegation:
         metadata, references = self.assignment.redaction(clean(call.metadata)), call.reference_ids
         message = compose(parts, key=name, metadata=metadata, references=references)
         more: JSON = {"sender": sender, "parent": task.pk, "traceparent": self.assignment.traceparent}
-        more["project"] = task.context.project
+        more |= {"project": task.context.project, "temporary": task.context.is_temporary}
         try:
             # Before what has not begun: the parent's turn waits for it.
             receipt = accept_and_publish(principal, agent, message, priority=Run.Priority.CONTINUED, **more)

@@ -32,7 +32,15 @@ from apps.engine.turns.questions import asks_approval
 from apps.optional.channels import linking, questions
 from apps.optional.channels.answering import ANSWERS_TO_POST
 from apps.optional.channels.linking import Caller
-from apps.optional.channels.models import ChatAnswer, ChatChannel, ChatEvent, ChatPost, ChatThread
+from apps.optional.channels.models import (
+    LONGEST_THREAD,
+    ChatAnswer,
+    ChatChannel,
+    ChatEvent,
+    ChatPost,
+    ChatThread,
+    bounded,
+)
 from apps.optional.channels.platforms import At, File, Inbound, Later, Outgoing, Platform, Refused
 from apps.record import lineage
 from apps.record.content import parts
@@ -79,6 +87,12 @@ class Act:
     def message_id(self) -> str:
         """The messageId of the platform's message."""
         return str(uuid.uuid5(self.channel.pk, f"{self.inbound.place} {self.inbound.message}"))
+
+    @property
+    def where(self) -> JSON:
+        """The fields of `ChatThread` that find the thread."""
+        thread = bounded(self.inbound.thread, LONGEST_THREAD)
+        return {"channel": self.channel, "place": self.inbound.place, "thread": thread}
 
     @property
     def event_key(self) -> str:
@@ -152,8 +166,9 @@ async def _done(begun: Act, client: Exchange) -> str:
     thread = await db.run(_thread_of, begun)
     if not inbound.is_addressed and thread is None:
         return ""  # people talk to each other
-    if inbound.kind == "message" and (code := linking.code_in(inbound.text)):
-        return await db.run(linking.redeem, begun.channel, inbound, code)
+    code = linking.code_in(inbound.text) if inbound.kind == "message" else ""
+    if code and (said := await db.run(linking.redeem, begun.channel, inbound, code)):
+        return said
     caller = await db.run(linking.caller_of, begun.channel, inbound)
     if inbound.kind == "press":
         await begun.platform.acknowledge(client, begun.channel, inbound)
@@ -179,9 +194,7 @@ async def _done(begun: Act, client: Exchange) -> str:
 
 def _thread_of(begun: Act) -> ChatThread | None:
     threads = ChatThread.objects.select_related("session")
-    return threads.filter(
-        channel=begun.channel, place=begun.inbound.place, thread=begun.inbound.thread, session__deleted_at=None
-    ).first()
+    return threads.filter(**begun.where, session__deleted_at=None).first()
 
 
 # Messages
@@ -191,11 +204,11 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
     """Send the message to the thread's session, to the question that it was asked, or to a new session."""
     inbound = begun.inbound
     if inbound.begins_anew:
-        thread = None
         if not inbound.text and not inbound.files:
-            await db.run(_forget_thread, begun)
+            await db.run(_begin_anew, begun, caller, thread)
             raise UnsupportedOperation("A new session begins with your next message.")
-    context = await db.run(_open_session, begun, caller, thread) if thread else None
+        thread = None
+    context = await db.run(_open_session, caller, thread.session_id, thread.of_guests) if thread else None
     agent = context.agent if context else await db.run(_usable_agent, begun, caller)
     await db.run(quotas.count_act, caller.principal)
     asked = await db.run(_open_question, caller, thread, inbound.text) if thread and inbound.text else None
@@ -209,7 +222,8 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
         check_taken(agent, said)
         name = context.name_for(caller.principal) if context else ""
         message = compose(said, key=begun.message_id, context=name)
-        sent = await send(caller.principal, agent, message)
+        # Guests are not told what agents know of the channel's owner, and add nothing to it.
+        sent = await send(caller.principal, agent, message, temporary=caller.is_guest)
     await db.run(_await_answer, begun, caller, sent)
 
 
@@ -222,13 +236,13 @@ def _usable_agent(begun: Act, caller: Caller) -> Agent:
     return agent
 
 
-def _open_session(begun: Act, caller: Caller, thread: ChatThread) -> Context:
+def _open_session(caller: Caller, session: uuid.UUID, of_guests: bool) -> Context:
     """Raises UnsupportedOperation, ReadOnlySession, MissingRole. A guest goes on with what guests began alone."""
     check_allowed(caller.principal, WRITE)
-    if caller.is_guest and not thread.of_guests:
+    if caller.is_guest and not of_guests:
         raise UnsupportedOperation(NOT_THEIRS)
     try:
-        context = find_session(caller.principal, thread.session_id)
+        context = find_session(caller.principal, session)
     except ContextNotFound:
         raise UnsupportedOperation(NOT_THEIRS) from None
     check_may_write(caller.principal, context)
@@ -236,18 +250,29 @@ def _open_session(begun: Act, caller: Caller, thread: ChatThread) -> Context:
     return context
 
 
-def _forget_thread(begun: Act) -> None:
-    ChatThread.objects.filter(channel=begun.channel, place=begun.inbound.place, thread=begun.inbound.thread).delete()
+def _begin_anew(begun: Act, caller: Caller, thread: ChatThread | None) -> None:
+    """The thread goes on with a new session of the caller. What was asked before is still answered."""
+    agent = _usable_agent(begun, caller)
+    quotas.count_act(caller.principal)
+    if thread is not None:
+        key, temporary = begun.message_id, caller.is_guest
+        made = commands.create_session(caller.principal, agent, temporary=temporary, key=key)
+        _point(begun, caller, made.context.pk)
+
+
+def _point(begun: Act, caller: Caller, session: uuid.UUID) -> ChatThread:
+    """The thread, which is this session from now on."""
+    values = {"session_id": session, "of_guests": caller.is_guest}
+    long = begun.inbound.thread if len(begun.inbound.thread) > LONGEST_THREAD else ""
+    thread, is_new = ChatThread.objects.get_or_create(**begun.where, defaults={**values, "long_thread": long})
+    if not is_new and thread.session_id != session:
+        ChatThread.objects.filter(pk=thread.pk).update(**values)
+    return thread
 
 
 def _await_answer(begun: Act, caller: Caller, sent: Sent) -> None:
     """Note the thread's session, and have the answer posted there."""
-    inbound = begun.inbound
-    place = {"channel": begun.channel, "place": inbound.place, "thread": inbound.thread}
-    values = {"session_id": sent.context}
-    thread, is_new = ChatThread.objects.get_or_create(**place, defaults={**values, "of_guests": caller.is_guest})
-    if not is_new and thread.session_id != sent.context:
-        ChatThread.objects.filter(pk=thread.pk).update(session=sent.context, of_guests=caller.is_guest)
+    thread = _point(begun, caller, sent.context)
     # The ledger tells of watched sessions.
     Context.objects.filter(pk=sent.context, is_watched=False).update(is_watched=True)
     index = sent.index if sent.task else sent.index - 1
@@ -287,8 +312,9 @@ class Answered:
 
 
 def _open_question(caller: Caller, thread: ChatThread, text: str) -> Answered | None:
-    """The newest question of the thread that waits for the caller, as they were asked it."""
-    posts = ChatPost.objects.filter(answer__thread=thread, is_open=True).order_by("-pk")
+    """The newest question of the thread's session that waits for the caller, as they were asked it."""
+    here = {"answer__thread": thread, "answer__session": thread.session_id}
+    posts = ChatPost.objects.filter(**here, is_open=True).order_by("-pk")
     for post in posts:
         asking = post.find_asking()
         if asking is not None and asking.status_event == post.asked and asking.owner_id == caller.principal.user_id:
@@ -301,10 +327,9 @@ async def _press(begun: Act, caller: Caller) -> None:
     number, _, chosen = begun.inbound.press.partition(".")
     post, choice = await db.run(_pressed, begun, number, chosen)
     await db.run(quotas.count_act, caller.principal)
-    thread = post.answer.thread
-    context = None
+    answer, context = post.answer, None
     if DECISION not in (choice if isinstance(choice, dict) else {}):
-        context = await db.run(_open_session, begun, caller, thread)
+        context = await db.run(_open_session, caller, answer.session_id, answer.is_open_to_guests)
     sent = await _answer(begun, context, caller, Answered(post, choice), [])
     if sent is not None:
         await db.run(_wake, post)
@@ -312,7 +337,7 @@ async def _press(begun: Act, caller: Caller) -> None:
 
 def _pressed(begun: Act, number: str, chosen: str) -> tuple[ChatPost, Any]:
     """Raises UnsupportedOperation."""
-    rows = ChatPost.objects.select_related("answer__thread__session").filter(answer__thread__channel=begun.channel)
+    rows = ChatPost.objects.select_related("answer__thread").filter(answer__thread__channel=begun.channel)
     post = rows.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 19 else None
     choice = post.choice(chosen) if post else None
     if post is None or choice is None:
@@ -356,7 +381,7 @@ async def _edit(begun: Act, caller: Caller, thread: ChatThread | None) -> None:
     """Replace the message in a fork, as the web does. Its answer is posted in the same thread."""
     if thread is None:
         return
-    context = await db.run(_open_session, begun, caller, thread)
+    context = await db.run(_open_session, caller, thread.session_id, thread.of_guests)
     message = await db.run(_message_of, begun, context)
     await db.run(quotas.count_fork, caller.principal)
     said = parts_of(begun.inbound.text) if begun.inbound.text else []
@@ -386,7 +411,7 @@ def _rate(begun: Act, caller: Caller) -> None:
     posts = ChatPost.objects.select_related("answer__thread").filter(external_id=inbound.message)
     post = posts.filter(answer__thread__channel=begun.channel, answer__thread__place=inbound.place).first()
     task = post.answer.find_task() if post else None
-    if post is None or task is None or (caller.is_guest and not post.answer.thread.of_guests):
+    if post is None or task is None or (caller.is_guest and not post.answer.is_open_to_guests):
         return
     feedback = commands.parse_feedback(str(inbound.rating), "")
     commands.give_feedback(caller.principal, task.agent, str(task.pk), feedback)

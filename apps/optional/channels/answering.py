@@ -91,7 +91,7 @@ class Writer:
 
     @property
     def at(self) -> At:
-        return At(self.channel, self.row.thread.place, self.row.thread.thread)
+        return At(self.channel, self.row.thread.place, self.row.thread.external_id)
 
     async def hold(self) -> None:
         """Hold the row longer now and then. Raises Lost."""
@@ -303,12 +303,12 @@ ANSWERS_TO_POST = WorkList(
 
 
 def _claim(key: int) -> tuple[ChatAnswer, Platform] | None:
-    rows = ChatAnswer.objects.select_related("thread__channel", "thread__session").filter(pk=key)
+    rows = ChatAnswer.objects.select_related("thread__channel", "session").filter(pk=key)
     row = next(iter(rows.claim(LEASE)), None)
     if row is None:
         return None
     channel = row.thread.channel
-    if channel.at is None or channel.paused_at is not None or row.thread.session.deleted_at is not None:
+    if channel.at is None or channel.paused_at is not None or row.session.deleted_at is not None:
         _give_up(row, "The channel is paused, its app is left out, or the session was deleted.")
         return None
     return row, channel.at

@@ -29,15 +29,16 @@ from parley.db import sql
 from parley.db.sql import write_transaction
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # none that looks like another
-CODE = re.compile(rf"(?<![\w-])([{LETTERS}]{{5}}-[{LETTERS}]{{5}})(?![\w-])", re.IGNORECASE)
+CODE = re.compile(rf"[{LETTERS}]{{5}}-[{LETTERS}]{{5}}", re.IGNORECASE | re.ASCII)
 VALID = datetime.timedelta(minutes=15)
+LINKED = "You are linked to {}. Write your message."
 WRONG_CODE = "This code is wrong, used or too old. Make a new one at {}."
 NOT_A_MEMBER = "Your account is no member of the workspace of this channel. Ask one of its managers to invite you."
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who acts by what came in. A guest acts as the channel's owner."""
+    """Who acts by what came in. A guest acts as the channel's owner, in temporary sessions."""
 
     principal: Principal
     is_guest: bool = False
@@ -57,7 +58,7 @@ def how_to_link(channel: ChatChannel) -> str:
 def new_code(user: User) -> str:
     """A code for the person. The one before counts no more."""
     code = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(2))
-    values = {"digest": _digest(code), "expires_at": sql.database_time() + VALID}
+    values = {"digest": _digest(code), "expires_at": sql.database_time() + VALID, "account": None}
     LinkCode.objects.update_or_create(user=user, defaults=values)
     return code
 
@@ -78,26 +79,34 @@ def caller_of(channel: ChatChannel, inbound: Inbound) -> Caller | None:
 
 
 def code_in(text: str) -> str:
-    """The code that a message has, or ""."""
-    found = CODE.search(text)
-    return found[1] if found else ""
+    """What may be a code: a line of its own, such as below the subject of a letter. Or ""."""
+    return next((line for one in text.splitlines() if CODE.fullmatch(line := one.strip())), "")
 
 
 def redeem(channel: ChatChannel, inbound: Inbound, code: str) -> str:
-    """Link the account that sent the code; returns what to tell its person."""
+    """Link the account that sent the code; returns what to tell its person.
+
+    "" if there is no such code and the account is linked: then it is what they say. A repeat is told the same.
+    """
+    own = ChatAccount.objects.filter(channel=channel, external_id=inbound.person)
     with write_transaction():
-        valid = LinkCode.objects.filter(digest=_digest(code), expires_at__gt=sql.database_time())
-        found = valid.select_related("user").first()
-        # Of two who send it at once, one deletes it.
-        if found is None or not found.user.is_active or not valid.filter(user=found.user).delete()[0]:
+        now, codes = sql.database_time(), LinkCode.objects.filter(digest=_digest(code))
+        found = codes.select_related("user", "account").first()
+        if found is None and own.exists():
+            return ""
+        if found is not None and found.account is not None and own.filter(pk=found.account.pk, user=found.user):
+            return LINKED.format(found.user.short_name)
+        # Of two who send it at once, one uses it.
+        if found is None or not found.user.is_active or not codes.filter(expires_at__gt=now).update(expires_at=now):
             return WRONG_CODE.format(page_address())
         principal = found.user.principal_in(channel.workspace_id)
         if not principal.can(Permission.READ):
             return NOT_A_MEMBER
         values = {"user": found.user, "name": inbound.name[:200]}
         account, _ = ChatAccount.objects.update_or_create(channel=channel, external_id=inbound.person, defaults=values)
+        codes.update(account=account)
         _record(AuditAction.CHAT_LINKED, account, principal)
-    return f"You are linked to {found.user.short_name}. Write your message."
+    return LINKED.format(found.user.short_name)
 
 
 def personal_data(person: User) -> Iterator[tuple[str, str, Any]]:

@@ -12,9 +12,16 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 SCHEMES = ("http", "https", "mailto")
 BULLET = "•"
+
+
+def parser() -> MarkdownIt:
+    """HTML stays text."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+PARSER = parser()
 
 
 def _same(text: str) -> str:

@@ -5,6 +5,7 @@ What people wrote is in the record; a row of this app has it only until it is do
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from typing import Any, Self
@@ -22,6 +23,13 @@ from apps.agents.models import Agent
 from apps.optional.channels.platforms import Platform, platforms
 from apps.record.models import Context, Task
 from parley.work import Retried, RetriedQuerySet
+
+LONGEST_THREAD = 300  # characters
+
+
+def bounded(key: str, longest: int) -> str:
+    """A platform's id; of one with more characters, a digest."""
+    return key if len(key) <= longest else hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def every_platform() -> list[tuple[str, str]]:
@@ -115,7 +123,10 @@ class LinkCode(models.Model):
 
     user = models.OneToOneField(User, primary_key=True, on_delete=models.CASCADE, related_name="chat_code")
     digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the code.")
-    expires_at = models.DateTimeField()
+    expires_at = models.DateTimeField(help_text="Or when it was used.")
+    account = models.ForeignKey(
+        ChatAccount, null=True, on_delete=models.CASCADE, related_name="+", help_text="What it linked."
+    )
 
     def __str__(self) -> str:
         return f"of {self.user}"
@@ -126,7 +137,8 @@ class ChatThread(models.Model):
 
     channel = models.ForeignKey(ChatChannel, on_delete=models.CASCADE, related_name="threads")
     place = models.CharField(max_length=300)
-    thread = models.CharField(max_length=300)
+    thread = models.CharField(max_length=LONGEST_THREAD, help_text="The platform's; of long ones, a digest.")
+    long_thread = models.TextField(blank=True, help_text="The platform's, if it is that long.")
     session = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="chat_threads")
     of_guests = models.BooleanField(default=False, help_text="Begun by somebody without an account.")
     created_at = models.DateTimeField(default=timezone.now)
@@ -138,6 +150,11 @@ class ChatThread(models.Model):
 
     def __str__(self) -> str:
         return f"{self.place} {self.thread}"
+
+    @property
+    def external_id(self) -> str:
+        """What the platform calls it."""
+        return self.long_thread or self.thread
 
 
 class ChatEventQuerySet(RetriedQuerySet["ChatEvent"]):
@@ -202,6 +219,11 @@ class ChatAnswer(Retried):
 
     def __str__(self) -> str:
         return f"{self.task or self.first}"
+
+    @property
+    def is_open_to_guests(self) -> bool:
+        """Did guests begin its session? The thread may have gone on to theirs."""
+        return self.thread.of_guests and self.session_id == self.thread.session_id
 
     def find_task(self) -> Task | None:
         return Task.objects.select_related("agent").filter(pk=self.task).first() if self.task else None

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
-import hashlib
 import uuid
 from collections.abc import Iterable
 
 from django.db import transaction
 
 from apps.optional.channels.acting import EVENTS_TO_ACT_ON
-from apps.optional.channels.models import ChatChannel, ChatEvent
+from apps.optional.channels.models import ChatChannel, ChatEvent, bounded
 from apps.optional.channels.platforms import Inbound
 from apps.record.content import strict_json
 from parley.db import sql
 from parley.db.sql import write_transaction
 
-KEPT = datetime.timedelta(days=7)  # longer than any platform delivers again
 LONGEST_ID = 200
 
 
 def find_channel(key: uuid.UUID) -> ChatChannel | None:
-    """The channel at this address, unless it is paused or its owner is gone."""
+    """The channel at this address, unless its owner or its workspace is gone."""
     rows = ChatChannel.objects.select_related("agent", "owner")
-    return rows.filter(pk=key, owner__is_active=True).first()
+    return rows.filter(pk=key, owner__is_active=True, workspace__deleted_at=None).first()
 
 
 def record(channel: ChatChannel, events: Iterable[Inbound]) -> int:
@@ -32,7 +29,7 @@ def record(channel: ChatChannel, events: Iterable[Inbound]) -> int:
     now = sql.database_time()
     rows = [
         ChatEvent(
-            channel=channel, event_id=_bounded(one.event_id), received_at=now, next_try_at=now,
+            channel=channel, event_id=bounded(one.event_id, LONGEST_ID), received_at=now, next_try_at=now,
             body=strict_json.to_storable(one.to_json(), repair=True),
         )
         for one in events
@@ -53,13 +50,3 @@ def record(channel: ChatChannel, events: Iterable[Inbound]) -> int:
         keys = list(ChatEvent.objects.filter(channel=channel, event_id__in=ids).values_list("pk", flat=True))
         transaction.on_commit(lambda: EVENTS_TO_ACT_ON.publish(*keys))
     return len(new)
-
-
-def _bounded(event_id: str) -> str:
-    return event_id if len(event_id) <= LONGEST_ID else hashlib.sha256(event_id.encode()).hexdigest()
-
-
-def forget_events() -> int:
-    """Deletes old events that are done."""
-    old = ChatEvent.objects.filter(done_at__isnull=False, received_at__lt=sql.database_time() - KEPT)
-    return sql.delete_in_batches(old)

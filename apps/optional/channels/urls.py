@@ -53,8 +53,8 @@ async def _accept(request: HttpRequest, key: str) -> HttpResponse:
     db.caller.set(f"chat:{channel.pk}")
     await db.run(quotas.count_event, f"chat {channel.pk}")
     try:
-        received = platform.read(channel, request.headers, body)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        received = await bodies.work_on(len(body), platform.read, channel, request.headers, body)
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ParseError("This is not what the platform sends. It was not recorded.") from None
     await db.run(receiving.record, channel, received.events)
     return received.answer

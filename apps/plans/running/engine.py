@@ -184,6 +184,7 @@ class Sender:
             skill=(step.phase == Phase.WORK and definition.skill) or None,
             parent=self._run.pk,
             project=self._run.task.context.project,
+            temporary=self._run.task.context.is_temporary,
             priority=self._priority,
             traceparent=self._run.traceparent,
         )

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from apps.optional.channels.markdown import PARSER
+from django.utils.html import format_html
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+
+from apps.optional.channels.markdown import parser
 from apps.optional.channels.platforms import Button
+
+
+def _link(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+    """An image as a link: one that mail programs load tells its server of the letter."""
+    image = tokens[at]
+    return format_html('<a href="{}">{}</a>', str(image.attrGet("src") or ""), image.content or "image")
+
+
+LETTERS = parser()
+LETTERS.add_render_rule("image", _link)
 
 
 def with_choices(text: str, buttons: Sequence[Button]) -> str:
@@ -16,6 +31,6 @@ def with_choices(text: str, buttons: Sequence[Button]) -> str:
 
 
 def html_of(text: str) -> str:
-    """What an agent wrote is data: HTML in it is shown as text."""
-    body: str = PARSER.render(text)
+    """What an agent wrote is data: HTML in it is shown as text, and images are links."""
+    body: str = LETTERS.render(text)
     return f"<!doctype html><html><body>{body}</body></html>"

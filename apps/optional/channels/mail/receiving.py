@@ -1,4 +1,4 @@
-"""Letters: who sent them, what they say, and to which thread they belong (RFC 5322, RFC 8601, RFC 3834)."""
+"""Letters: who sent them, what they say, and to which thread they belong (RFC 5322, RFC 3834)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import email
 import email.policy
 import re
 from collections.abc import Iterator
-from email.message import EmailMessage
+from email.message import EmailMessage, MIMEPart
 from email.utils import parseaddr
 
 from django.utils.html import strip_tags
 
+from apps.optional.channels.mail.proving import proven_sender
 from apps.optional.channels.platforms import File, Inbound, Received
 
 QUOTED = re.compile(r"^(>.*|On .{5,200} wrote:|Am .{5,200} schrieb .*:|-{2,} ?Original Message ?-{2,})$")
-DMARC_PASSED = re.compile(r"(?:^|[;\s])dmarc\s*=\s*pass\b", re.IGNORECASE)
 IDENTIFIER = re.compile(r"<[^<>\s]+>")
 MOST_FILES = 20
 
@@ -28,10 +28,10 @@ def read(body: bytes, checked_by: str) -> Received:
     letter = email.message_from_bytes(body, policy=email.policy.default)
     assert isinstance(letter, EmailMessage)
     key = _identifier(letter.get("Message-ID", ""))
-    name, sender = parseaddr(str(letter.get("From", "")))
-    if not key or "@" not in sender:
+    if not key or "From" not in letter:
         raise ValueError("It is no letter.")
-    if _is_by_machine(letter) or not is_proven(letter, checked_by):
+    sender = proven_sender(letter, checked_by)
+    if not sender or _is_by_machine(letter):
         return Received()
     before = IDENTIFIER.findall(f"{letter.get('References', '')} {letter.get('In-Reply-To', '')}")
     text = _text(letter)
@@ -39,22 +39,15 @@ def read(body: bytes, checked_by: str) -> Received:
     said = Inbound(
         kind="message",
         event_id=key,
-        person=sender.lower(),
-        name=name or sender,
-        place=sender.lower(),
+        person=sender,
+        name=parseaddr(str(letter["From"]))[0] or sender,
+        place=sender,
         thread=before[0] if before else key,
         message=key,
         text="\n\n".join(filter(None, [subject, text])),
         files=list(_files(letter)),
     )
     return Received([said])
-
-
-def is_proven(letter: EmailMessage, checked_by: str) -> bool:
-    """Did the receiving server find that the sender's domain sent it? Its own result is the first."""
-    results = str(next(iter(letter.get_all("Authentication-Results", [])), ""))
-    server = results.partition(";")[0].split()
-    return bool(server) and server[0].lower() == checked_by.lower() and bool(DMARC_PASSED.search(results))
 
 
 def _is_by_machine(letter: EmailMessage) -> bool:
@@ -74,12 +67,21 @@ def _text(letter: EmailMessage) -> str:
     part = letter.get_body(preferencelist=("plain", "html"))
     if part is None:
         return ""
-    text = str(part.get_content())
+    text = _decoded(part)
     if part.get_content_type() == "text/html":
         text = strip_tags(text)
     lines = text.replace("\r\n", "\n").split("\n")
     first = next((at for at, line in enumerate(lines) if QUOTED.match(line.strip())), len(lines))
     return "\n".join(lines[:first]).strip()
+
+
+def _decoded(part: MIMEPart) -> str:
+    """A charset that nobody knows is read as UTF-8."""
+    try:
+        return str(part.get_content())
+    except (LookupError, UnicodeError):
+        content = part.get_payload(decode=True)
+        return content.decode(errors="replace") if isinstance(content, bytes) else ""
 
 
 def _files(letter: EmailMessage) -> Iterator[File]:
