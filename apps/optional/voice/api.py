@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.requests import bodies, quotas
-from apps.api.framework.schema import FILE_ANSWERS, documented
+from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Query, Shape
 from apps.api.framework.views import Endpoint
 from apps.optional.voice import endpoints
@@ -67,7 +67,7 @@ class Speech(Endpoint):
         "voice_speak",
         "Read a text aloud",
         body=Spoken,
-        answers=FILE_ANSWERS,
+        answers={(200, kind): OpenApiTypes.BINARY for kind in (endpoints.BYTES, "audio/mpeg")},
         refuses=[503],
     )
     async def post(self, request: Request) -> Any:
