@@ -412,7 +412,7 @@ def _release_claim(principal: Principal, agent: Agent, message: JSON) -> None:
 
 
 def _record_answer_or_release(
-    principal: Principal, agent: Agent, message: JSON, said: AgentAnswer, temporary: bool
+    principal: Principal, agent: Agent, message: JSON, said: AgentAnswer, temporary: bool = False
 ) -> Sent:
     try:
         try:
