@@ -87,6 +87,7 @@ def test_theme_is_one_for_parley_and_admin(open_browser, operator):
     expect(page.locator("html")).to_have_class("dark")
     page.get_by_role("link", name="Back to Parley").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.locator("#words")).to_be_focused()  # the page's scripts have begun
     page.locator(".sidebar [popovertarget=account]").click()
     with page.expect_response("**/settings/appearance/theme"):
         page.get_by_role("button", name="Light theme").click()
