@@ -6,6 +6,7 @@ An unknown address and a wrong signature get the same answer. 202 means that the
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -30,27 +31,36 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class NotSigned(Refusal):
-    """There is no webhook at this address, or the signature or token is wrong. Check the address and the secret."""
+    """Nothing is at this address, or the signature or token is wrong. Check the address and the secret."""
 
     kind = Kind.UNAUTHENTICATED
 
 
-@csrf_exempt
+type Accept = Callable[[HttpRequest, str], Coroutine[Any, Any, HttpResponse]]
+
+
+def for_other_systems(accept: Accept) -> Accept:
+    """The view of an address at which other systems post what happened. Refusals are brief; addresses are counted."""
+
+    @csrf_exempt
+    async def view(request: HttpRequest, key: str) -> HttpResponse:
+        address = str(request.META.get("REMOTE_ADDR", ""))
+        try:
+            if request.method != "POST":
+                raise MethodNotAllowed(["POST"])
+            await db.run(quotas.count_request, ANONYMOUS, address)
+            db.caller.set(address_key(address))
+            return await accept(request, key)
+        except Exception as error:
+            refused = problem(error)
+            return http.json_response(refused.brief, refused.codes.a2a, refused.http_headers)
+
+    return view
+
+
+@for_other_systems
 async def hook(request: HttpRequest, key: str) -> HttpResponse:
-    try:
-        if request.method != "POST":
-            raise MethodNotAllowed(["POST"])
-        return await _accept(request, key)
-    except Exception as error:
-        refused = problem(error)
-        return http.json_response(refused.brief, refused.codes.a2a, refused.http_headers)
-
-
-async def _accept(request: HttpRequest, key: str) -> HttpResponse:
-    """Raises QuotaExceeded, NotSigned, ParseError."""
-    address = str(request.META.get("REMOTE_ADDR", ""))
-    await db.run(quotas.count_request, ANONYMOUS, address)
-    db.caller.set(address_key(address))
+    """Raises NotSigned, QuotaExceeded, ParseError."""
     webhook = await db.run(incoming.find_webhook, _uuid(key))
     if webhook is None or not await db.run(incoming.may_be_signed, webhook, request.headers):
         raise NotSigned

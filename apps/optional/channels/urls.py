@@ -10,39 +10,18 @@ import uuid
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
-from django.views.decorators.csrf import csrf_exempt
 
-from apps.a2a import http
-from apps.a2a.errors import problem
-from apps.accounts.principals import ANONYMOUS, address_key
+from apps.accounts.principals import ANONYMOUS
 from apps.accounts.requests import bodies, quotas
+from apps.automation.api.hooks import NotSigned, for_other_systems
 from apps.optional.channels import receiving
-from apps.record.errors import Kind, MethodNotAllowed, ParseError, Refusal
+from apps.record.errors import ParseError
 from parley import db
 
 
-class NotSigned(Refusal):
-    """There is no channel at this address, or the signature is wrong. Check the address and the channel's settings."""
-
-    kind = Kind.UNAUTHENTICATED
-
-
-@csrf_exempt
+@for_other_systems
 async def chat(request: HttpRequest, key: str) -> HttpResponse:
-    try:
-        if request.method != "POST":
-            raise MethodNotAllowed(["POST"])
-        return await _accept(request, key)
-    except Exception as error:
-        refused = problem(error)
-        return http.json_response(refused.brief, refused.codes.a2a, refused.http_headers)
-
-
-async def _accept(request: HttpRequest, key: str) -> HttpResponse:
-    """Raises QuotaExceeded, NotSigned, ParseError."""
-    address = str(request.META.get("REMOTE_ADDR", ""))
-    await db.run(quotas.count_request, ANONYMOUS, address)
-    db.caller.set(address_key(address))
+    """Raises NotSigned, QuotaExceeded, ParseError."""
     channel = await db.run(receiving.find_channel, _uuid(key))
     platform = channel.at if channel is not None else None
     if channel is None or platform is None or not platform.may_be_genuine(channel, request.headers):
