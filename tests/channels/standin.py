@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +41,7 @@ class Call:
         return json.loads(self.body) if self.body else {}
 
 
-class StandIn:
+class StandIn(ABC):
     """A platform. Subclasses answer its calls (`answer`) and make its requests (`message` and others).
 
     Attributes:
@@ -91,11 +92,11 @@ class StandIn:
         """Of a message of the agent."""
         return f"{self.number()}.0"
 
-    def posts(self, call: Call) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def posts(self, call: Call) -> bool: ...
 
-    def answer(self, call: Call) -> JSON | bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def answer(self, call: Call) -> JSON | bytes: ...
 
     def post(self, thread: str, text: str, buttons: tuple[tuple[str, str], ...] = (), file: bytes | None = None) -> str:
         self.shown.append(Shown(self.new_id(), thread, text, list(buttons), file))

@@ -7,6 +7,7 @@ tables, no jobs and no retries: it raises `Later` or `Refused`, and the core doe
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -130,7 +131,7 @@ class Setting:
     is_secret: bool = True
 
 
-class Platform:
+class Platform(ABC):
     """Each platform's folder has a subclass.
 
     Attributes:
@@ -150,28 +151,28 @@ class Platform:
     most_bytes: ClassVar[int] = 1024 * 1024
     edit_seconds: ClassVar[float | None] = None
 
+    @abstractmethod
     def may_be_genuine(self, channel: ChatChannel, headers: Mapping[str, str]) -> bool:
         """Before the body is received: is there a signature, or the right token?"""
-        raise NotImplementedError
 
+    @abstractmethod
     async def is_genuine(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes, now: float) -> bool:
         """Did the platform send this request? `headers` find names in any case; `now` is in seconds since 1970."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes) -> Received:
         """The meaning of a genuine request. Raises ValueError for what cannot be read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def render(self, text: str) -> str:
         """Markdown in the platform's form."""
-        raise NotImplementedError
 
     def fits(self, text: str) -> bool:
         return len(self.render(text)) <= self.longest
 
+    @abstractmethod
     async def post(self, client: Exchange, at: At, message: Outgoing) -> str:
         """Post a message; returns its id there. Raises Later, Refused."""
-        raise NotImplementedError
 
     async def edit(self, client: Exchange, at: At, posted: str, message: Outgoing) -> None:
         """Give a posted message this text and these buttons. Raises Later, Refused."""
@@ -185,15 +186,15 @@ class Platform:
         """The content of a file that somebody sent. Raises Later, Refused."""
         raise Refused(f"{self.label} gives no files.")
 
-    async def acknowledge(self, client: Exchange, channel: ChatChannel, event: Inbound) -> None:
-        """Tell the platform that a button was pressed, if it waits for that."""
+    async def acknowledge(self, client: Exchange, channel: ChatChannel, event: Inbound) -> None:  # noqa: B027
+        """Tell the platform that a button was pressed, if it waits for that. Most do not."""
 
+    @abstractmethod
     async def connect(self, client: Exchange, channel: ChatChannel, address: str) -> str:
         """Check the credentials, and tell the platform the address if it has a call for that.
 
         Returns who the agent is there. Raises Later, Refused.
         """
-        raise NotImplementedError
 
 
 def platforms() -> dict[str, Platform]:
