@@ -285,7 +285,7 @@ async def test_tasks_of_a_conversation_keep_each_others_memory():
     assert last["status"]["message"]["parts"] == [{"text": "['a', 'b', 'c', 'd']"}]
 
 
-async def test_running_task_hears_messages_and_stops_after_its_step():
+async def test_running_task_hears_messages_and_stops():
     served = Agent(Listener())
     events = await served.call("SendStreamingMessage", sent("one"))
     task_id = (await anext(events))["task"]["id"]

@@ -63,7 +63,7 @@ async def test_confirmed_schedule_is_the_persons(ada, asked, agent):
     assert (made.next_at.weekday(), made.next_at.hour) == (0, 0), "in UTC"
 
 
-async def test_refused_and_corrected_calls_do_as_the_person_says(asked):
+async def test_person_decides_about_each_call(asked):
     await asked("make_schedule", MONDAYS, NO)
     assert not await Schedule.objects.aexists()
     await asked("make_schedule", MONDAYS, YES | {"arguments": MONDAYS | {"cron": "30 7 * * 5"}})

@@ -81,7 +81,7 @@ def test_queued_messages_are_changed_deleted_and_restored(page, go, csv, complai
     expect(said.locator("a.chip", has_text="before")).to_be_visible()
 
 
-def test_message_is_read_in_the_work_and_the_work_stops(page, go):
+def test_work_reads_a_message_and_stops(page, go):
     begin(page, "listening", f"listen {go}")
     expect(page.locator(".work").get_by_text("Looking around")).to_be_visible()
     after = page.get_by_role("button", name="After this step")

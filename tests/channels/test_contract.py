@@ -127,7 +127,7 @@ async def test_worker_that_died_loses_nothing(talk, monkeypatch):
 # Who it is
 
 
-async def test_stranger_is_told_how_to_link_and_nothing_else(talk):
+async def test_stranger_is_told_only_how_to_link(talk):
     await talk.do(talk.at.message("eve", "hello", key="100.1"))
     [shown] = talk.at.shown
     assert "/settings/chat-accounts" in shown.text
@@ -218,7 +218,7 @@ async def test_shared_session_takes_members_words(talk, member, ada):
     assert await Message.objects.filter(author=member.pk, context=session).acount() == 1
 
 
-async def test_guest_acts_as_owner_and_stays_in_guests_threads(talk, ada):
+async def test_guest_stays_in_guests_threads(talk, ada):
     await ChatChannel.objects.aupdate(takes_guests=True)
     await talk.do(talk.at.message("eve", "hello", key="100.1"))
     begun = await Task.objects.select_related("context").aget()
@@ -315,7 +315,7 @@ async def test_answer_without_task_is_posted(talk):
 
 
 @can("busy")
-async def test_platform_that_is_busy_is_asked_again_when_it_says(talk):
+async def test_busy_platform_is_asked_later(talk):
     await talk.do(talk.at.message("ada", "hello"))
     await work()
     talk.at.refusals = [("429 Too Many Requests", "30")]
@@ -331,7 +331,7 @@ async def test_platform_that_is_busy_is_asked_again_when_it_says(talk):
     assert len(talk.at.shown) == 1
 
 
-async def test_answer_posted_before_a_death_is_not_posted_again(talk, monkeypatch):
+async def test_death_after_posting_repeats_nothing(talk, monkeypatch):
     await talk.do(talk.at.message("ada", "hello"))
     await work()
     with monkeypatch.context() as patch:

@@ -68,7 +68,7 @@ async def test_new_session_and_its_branches_are_temporary(ada_calls, echo, upper
     assert refused.status == HTTPStatus.UNPROCESSABLE_ENTITY
 
 
-def test_new_session_and_its_branches_are_in_the_project(ada, echo, upper):
+def test_branches_are_in_the_project(ada, echo, upper):
     trip = save(ada.principal, Project(name="Trip"))
     row = begun(ada, echo, upper, project=trip.pk)
     assert set(Context.objects.values_list("project", flat=True)) == {trip.pk}

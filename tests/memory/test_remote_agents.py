@@ -20,7 +20,7 @@ def near(outward, worker):  # noqa: F811
         yield scripted
 
 
-async def test_remote_agent_is_told_if_card_and_person_allow(ada, known, near):
+async def test_card_and_person_allow_telling(ada, known, near):
     await db.run(known, "Eats no meat.")
     uri = "https://other.example/ext/memory/v1"
     near.tells("COMPLETED", "Green it is.")

@@ -63,7 +63,7 @@ def test_what_is_off_is_not_told(ada, session, known, asked):
     assert "user_memory" not in asked(session).told
 
 
-def test_members_of_a_shared_session_are_told_of_nobody(ada, bob, session, known, asked):
+def test_shared_session_tells_of_nobody(ada, bob, session, known, asked):
     colleague = member(bob, ada)
     known("Of Ada.")
     known("Of Bob.", colleague)

@@ -328,7 +328,7 @@ async def test_unsendable_headers_are_not_repeated():
     [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-A: "],
     ids=["header", "trailer"],
 )
-async def test_lines_without_an_end_are_refused_at_a_socket(start):
+async def test_socket_refuses_endless_lines(start):
     """A process of this machine, which the parser would keep a line of whatever length."""
     sent = 0
 
