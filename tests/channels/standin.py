@@ -79,11 +79,15 @@ class StandIn(ABC):
         call = Call(method, path, headers, body)
         if self.posts(call) and self.refusals:
             status, seconds = self.refusals.pop(0)
-            writer.write(self.refused(status, seconds))
+            self.send(self.refused(status, seconds), writer)
             return
         said = self.answer(call)
-        writer.write(answer(said if isinstance(said, bytes) else json.dumps(said).encode()))
+        self.send(answer(said if isinstance(said, bytes) else json.dumps(said).encode()), writer)
         self.came.set()
+
+    def send(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
+        """The server closes each connection, and says so: nobody shall begin another call in it meanwhile."""
+        writer.write(reply.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
 
     def refused(self, status: str, seconds: str) -> bytes:
         return answer(b"{}", status, f"Retry-After: {seconds}")
