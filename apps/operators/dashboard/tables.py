@@ -6,10 +6,11 @@ A chart always has its numbers as a table, too. The script `static/console/chart
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apps.analytics.measures import Measures
 from apps.analytics.reading import Period
 from apps.analytics.rollup import DAY, HOUR, moment_of
 from parley.faces import cells
@@ -94,6 +95,17 @@ def chart_in_time(
     table = Table(key, "", ("from (UTC)", *(one.name for one in series)), rows, empty)
     labels = [point_label(point, period.step) for point in points]
     return Chart(key, title, summary, kind, unit, labels, series, table)
+
+
+def chart_of_times(
+    key: str, title: str, summary: str, period: Period, by_point: Mapping[int, Measures], empty: str
+) -> Chart:
+    at = [by_point.get(point, Measures()) for point in period.points()]
+    series = [
+        Series("median", [one.p50 for one in at], 0),
+        Series("95% within", [one.p95 for one in at], 1, dash=True),
+    ]
+    return chart_in_time(key, title, summary, "lines", "seconds", period, series, cells.duration, empty)
 
 
 def point_label(point: int, step: int) -> str:
