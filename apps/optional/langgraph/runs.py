@@ -31,16 +31,7 @@ from apps.engine.send import send
 from apps.limits import current as limits
 from apps.optional.langgraph.assistants import find_assistant
 from apps.optional.langgraph.messages import KEPT, Answer, read_messages
-from apps.optional.langgraph.requests import (
-    Mode,
-    NewRun,
-    checkpoint_of,
-    picked,
-    query_flag,
-    query_list,
-    query_modes,
-    query_number,
-)
+from apps.optional.langgraph.requests import CancelQuery, JoinQuery, Mode, NewRun, RunsQuery, checkpoint_of, picked
 from apps.optional.langgraph.streams import Events
 from apps.optional.langgraph.threads import WORKING, Run, find_thread, run_json, runs_of
 from apps.record import lineage, wire
@@ -122,54 +113,46 @@ async def wait(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str = "
         return await _result(incoming, begun, cancels=asked.on_disconnect == "cancel")
 
 
-async def list_runs(incoming: AuthenticatedRequest, thread_id: str) -> str:
-    """GET: the newest first. Raises Refusal."""
-    limit, offset = query_number(incoming.request, "limit", 10), query_number(incoming.request, "offset", 0)
-    status = incoming.request.GET.get("status")
-
-    def read() -> list[JSON]:
-        context = find_thread(incoming.principal, thread_id)
-        found = [run_json(incoming.principal, context, run) for run in reversed(runs_of(context))]
-        return [one for one in found if status in (None, one["status"])]
-
-    rows = (await db.run(read))[offset : offset + limit]
-    return wire.json_text(picked(rows, query_list(incoming.request, "select")))
+def list_runs(principal: Principal, query: RunsQuery, thread_id: str) -> list[JSON]:
+    """The newest first. Raises Refusal."""
+    context = find_thread(principal, thread_id)
+    found = [run_json(principal, context, run) for run in reversed(runs_of(context))]
+    rows = [one for one in found if query.status in (None, one["status"])]
+    return picked(rows[query.offset : query.offset + query.limit], query.select)
 
 
-async def show(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> JSON:
-    begun = await db.run(_find, incoming.principal, thread_id, run_id)
-    return run_json(incoming.principal, begun.context, begun.run)
+def show(principal: Principal, thread_id: str, run_id: str) -> JSON:
+    begun = _find(principal, thread_id, run_id)
+    return run_json(principal, begun.context, begun.run)
 
 
-async def join(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> HttpResponseBase:
+async def join(incoming: AuthenticatedRequest, query: JoinQuery, thread_id: str, run_id: str) -> HttpResponseBase:
     """The thread's values once the run has ended. Raises Refusal."""
     begun = await db.run(_find, incoming.principal, thread_id, run_id)
     with _counted(incoming, begun.agent):
-        return await _result(incoming, begun, cancels=query_flag(incoming.request, "cancel_on_disconnect"))
+        return await _result(incoming, begun, cancels=query.cancel_on_disconnect)
 
 
-async def join_stream(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> HttpResponseBase:
+async def join_stream(
+    incoming: AuthenticatedRequest, query: JoinQuery, thread_id: str, run_id: str
+) -> HttpResponseBase:
     """The run's events, or those after `Last-Event-ID`. Raises Refusal."""
-    request = incoming.request
-    after = request.headers.get("Last-Event-ID") or "-1"
+    after = incoming.request.headers.get("Last-Event-ID") or "-1"
     if not LAST_EVENT_ID.fullmatch(after):
         raise InvalidParams("Must be the id of an event of this run.", "Last-Event-ID")
     begun = await db.run(_find, incoming.principal, thread_id, run_id)
     with _counted(incoming, begun.agent) as stack:
-        events = begun.events(query_modes(request), int(after))
-        cancels = query_flag(request, "cancel_on_disconnect")
+        events, cancels = begun.events(query.stream_mode, int(after)), query.cancel_on_disconnect
         return _event_stream(incoming, begun, events, cancels=cancels, stack=stack, scope=READ)
 
 
-async def cancel_run(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> HttpResponseBase:
+def cancel_run(principal: Principal, query: CancelQuery, thread_id: str, run_id: str) -> HttpResponse:
     """Stop the agent. Raises Refusal."""
-    if incoming.request.GET.get("action", "interrupt") != "interrupt":
-        raise InvalidParams("Must be interrupt: what is recorded stays.", "action")
-    begun = await db.run(_find, incoming.principal, thread_id, run_id)
+    begun = _find(principal, thread_id, run_id)
     if begun.run.task is None or not begun.run.is_last_of_task:
         raise TaskNotCancelable
-    await db.run(cancel.cancel_for, incoming.principal, begun.run.task)
-    return HttpResponse(status=204 if query_flag(incoming.request, "wait") else 202)
+    cancel.cancel_for(principal, begun.run.task)
+    return HttpResponse(status=204 if query.wait else 202)
 
 
 def _counted(incoming: AuthenticatedRequest, agent: Agent) -> ExitStack:
