@@ -5,7 +5,6 @@ A chart always has its numbers as a table, too. The script `static/console/chart
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +136,3 @@ def percent(share: float | None) -> str:
     if share is None:
         return "–"
     return f"{share:.0%}" if share in (0, 1) else f"{min(max(share, 0.001), 0.999):.1%}".replace(".0%", "%")
-
-
-def ago(since: datetime.datetime | None) -> Any:
-    return cells.relative_time(since)
