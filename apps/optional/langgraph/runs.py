@@ -33,7 +33,7 @@ from apps.optional.langgraph.assistants import find_assistant
 from apps.optional.langgraph.messages import KEPT, Answer, read_messages
 from apps.optional.langgraph.requests import CancelQuery, JoinQuery, Mode, NewRun, RunsQuery, checkpoint_of, picked
 from apps.optional.langgraph.streams import Events
-from apps.optional.langgraph.threads import WORKING, Run, find_thread, run_json, runs_of
+from apps.optional.langgraph.threads import WORKING, Run, find_thread, run_json, runs_of, values_of
 from apps.record import lineage, wire
 from apps.record.errors import ContextNotFound, InvalidParams, TaskNotCancelable
 from apps.record.events import JSON
@@ -49,13 +49,16 @@ ADDRESS = "/threads/{}/runs/{}"
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run, its thread and what came of its message."""
+    """A run, its thread with the runs before it, and what came of its message."""
 
     context: Context
-    run: Run
-    sent: Sent
     thread: str
-    earlier: list[JSON]
+    runs: Sequence[Run]
+    sent: Sent
+
+    @property
+    def run(self) -> Run:
+        return self.runs[-1]
 
     @property
     def agent(self) -> Agent:
@@ -67,8 +70,9 @@ class Begun:
         return {"Content-Location": address, "Location": f"{address}/{goes_on}"} if self.thread.isascii() else {}
 
     def events(self, modes: Sequence[Mode] = ("values",), after: int = 0) -> Events:
+        earlier = [*values_of(self.runs[:-1])["messages"], self.run.messages[0]]
         answer = Answer(self.run.id, self.context.pk)
-        return Events(self.run, self.thread, self.agent.slug, self.earlier, answer, modes, after)
+        return Events(self.run, self.thread, self.agent.slug, earlier, answer, modes, after)
 
     def pieces(self, principal: Principal, *, cancels: bool) -> Pieces:
         """What follows; of a run that a fork left behind, what is recorded.
@@ -277,28 +281,21 @@ def _refuse_second(log: Ledger, task: uuid.UUID) -> None:
 def _begun(principal: Principal, sent: Sent) -> Begun:
     """The run of a sent message."""
     context = lookup.find_session(principal, sent.context)
-    index, found = sent.index if sent.task else sent.index - 1, runs_of(context)  # an answer follows its message
-    at = next(at for at, run in enumerate(found) if run.row.index == index)
-    return _run_at(principal, context, found[: at + 1], sent)
+    index = sent.index if sent.task else sent.index - 1  # an answer follows its message
+    upto = [run for run in runs_of(context) if run.row.index <= index]
+    return Begun(context, context.name_for(principal), upto, sent)
 
 
 def _find(principal: Principal, thread_id: str, run_id: str) -> Begun:
     """Raises ContextNotFound, NotFound."""
     context = find_thread(principal, thread_id)
     found = runs_of(context)
-    at = next((at for at, one in enumerate(found) if one.id == run_id), None)
-    if at is None:
+    run = next((one for one in found if one.id == run_id), None)
+    if run is None:
         raise NotFound("There is no such run in this thread.")
-    run = found[at]
     if run.task is not None:
         sent = Sent(context.pk, run.row.index, task=run.task.pk)
     else:
         said = lineage.messages(context).filter(role=Message.Role.AGENT, index=run.row.index + 1).first()
         sent = Sent(context.pk, run.row.index, answer=wire.message(said, context) if said else None)
-    return _run_at(principal, context, found[: at + 1], sent)
-
-
-def _run_at(principal: Principal, context: Context, found: Sequence[Run], sent: Sent) -> Begun:
-    """The last of these runs of a thread."""
-    earlier = [message for run in found[:-1] for message in run.messages]
-    return Begun(context, found[-1], sent, context.name_for(principal), [*earlier, found[-1].messages[0]])
+    return Begun(context, context.name_for(principal), found[: found.index(run) + 1], sent)
