@@ -155,11 +155,9 @@ def _agent_link(agent: Agent, shown: TimeRange) -> Any:
     return cells.link(agent.name, analytics_url(agent.pk, shown))
 
 
-def analytics_url(agent: int, shown: TimeRange | None = None, **query: str | int) -> str:
-    rest = [shown.query] if shown else []
-    rest += [urlencode(query)] if query else []
-    url = reverse("operators:agent-analytics", args=[agent])
-    return f"{url}?{'&'.join(rest)}" if rest else url
+def analytics_url(agent: int, shown: TimeRange, **query: int) -> str:
+    rest = f"&{urlencode(query)}" if query else ""
+    return f"{reverse('operators:agent-analytics', args=[agent])}?{shown.query}{rest}"
 
 
 class AgentNumbers:
