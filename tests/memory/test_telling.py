@@ -3,8 +3,10 @@
 import pytest
 
 from agentkit import Completed
+from apps.accounts.models import ApiKey
 from apps.agents.models import TAKES_MEMORY
 from apps.conversations.forks.forking import fork
+from apps.conversations.queue import messages
 from apps.conversations.sessions import commands
 from apps.optional.memory import rights, telling
 from apps.optional.memory.models import AgentMemory, MemoryEntry, PersonalInstructions
@@ -70,6 +72,19 @@ def test_shared_session_tells_of_nobody(ada, bob, session, known, asked):
     shared = commands.share_session(ada.principal, session.pk, Context.Sharing.WORKSPACE)
     assert "user_memory" not in asked(shared, colleague).told
     assert texts_of(asked(shared)) == ["Of Ada."]
+
+
+def test_key_for_some_agents_is_told_nothing(ada, session, known, asked):
+    known("Likes tea.")
+    key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
+    assert "user_memory" not in asked(session, key.principal).told
+    assert texts_of(asked(session, ApiKey.issue(ada, "for all")[0].principal)) == ["Likes tea."]
+
+
+def test_queued_message_keeps_its_keys_reach(ada, session, said):
+    key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
+    messages.enqueue(key.principal, session, said())
+    assert messages.claim_next(session.pk).principal.agents == {"helper"}
 
 
 def test_entry_of_a_project_stays_in_it(ada, helper, session, known, asked):

@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.accounts.errors import NotFound
+from apps.accounts.models import ApiKey
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.conversations.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
@@ -304,8 +305,17 @@ def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:
         if not (is_idle or asking):
             return None
         _set_claimed(first)
-    writer = dataclasses.replace(first.owner.principal_in(context.workspace_id), key=first.api_key)
-    return ClaimedMessage(first, context, asking, writer)
+    return ClaimedMessage(first, context, asking, _writer_of(first, context))
+
+
+def _writer_of(row: QueuedMessage, context: Context) -> Principal:
+    """Who queued it, with the agents that their key reaches; of another credential, only the session's is known."""
+    person = row.owner.principal_in(context.workspace_id)
+    if not row.api_key:
+        return person
+    key = ApiKey.objects.of_name(row.api_key).first()
+    reached = key.agents if key else [context.agent.slug]
+    return dataclasses.replace(person, key=row.api_key, agents=frozenset(reached) or None)
 
 
 def _asking_task(answer: QueuedMessage) -> Task | None:

@@ -1,7 +1,8 @@
 """What the agent of a turn is told of a person's memory (`record.briefings`).
 
-Only in a session of the person's own, for messages that they wrote themselves. A run's input keeps which entries were
-told, with digests of their texts: what is deleted is not told again, and stays nowhere.
+Only in a session of the person's own, for messages that they wrote themselves. Not if the message came by a credential
+for some agents: it reads the answers, but no memory. A run's input keeps which entries were told, with digests of
+their texts: what is deleted is not told again, and stays nowhere.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def note(asked: Asked) -> JSON | None:
     """Which instructions and entries the agent is told, and whether it may change entries."""
     context = asked.context
     is_own = context.owner_id == asked.user == asked.author and context.parent_task is None
-    if not is_own or context.is_temporary:
+    if not is_own or context.is_temporary or asked.is_limited:
         return None
     uses = uses_of(asked.agent, asked.user)
     whose = {"owner": asked.user, "workspace": asked.workspace}
