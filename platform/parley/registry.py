@@ -69,6 +69,7 @@ class ParleyApp(AppConfig):
     agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
     prompt_library = ""  # when a protocol lists or renders prompts: a `doors.prompts.Library`
     session_project = ""  # for `record.projects`: the principal, a project's key; a `SessionProject`, if they see it
+    session_projects = ""  # for `record.projects`: the principal; key and name of the projects that they see
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
     # `record.briefings.Briefing` by names in a run's input: what agents are told beside messages
