@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -134,6 +135,30 @@ def enqueue(
         blobs.count_uses(context.workspace_id, stored["parts"])
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
     return True
+
+
+def send_or_queue(principal: Principal, context: Context, message: JSON) -> uuid.UUID | None:
+    """Send a message (see `composing`) to the session's agent, as soon as nothing works in the session. Synchronous.
+
+    Returns its task; None if it waits in the queue. The same message is sent once. Raises errors.Refusal; then nothing
+    was stored.
+    """
+    if earlier := sent_before(principal, context, message):
+        return earlier.task
+    is_queued = QueuedMessage.everything.filter(context=context, message_id=message["messageId"]).exists()
+    if not is_queued and _is_idle(context):
+        addressed = {**message, "contextId": context.name_for(principal)}
+        with suppress(SessionBusy):
+            return send.accept_and_publish(principal, context.agent, addressed, extra_writes=_check_idle).task
+    if enqueue(principal, context, message):
+        QUEUES.publish(context.pk)
+    return None
+
+
+def _check_idle(log: Ledger, task: uuid.UUID) -> None:
+    """In the transaction that records a message. Raises SessionBusy if another task is unfinished."""
+    if not _is_idle(log.context, besides=task):
+        raise SessionBusy
 
 
 def edit(principal: Principal, context: Context, queued: uuid.UUID, text: str) -> None:
@@ -355,8 +380,8 @@ def delete_sent(claimed: ClaimedMessage) -> None:
 
 def delete_with_record(claimed: ClaimedMessage, log: Ledger, task: uuid.UUID) -> None:
     """Delete it in the transaction that records it. Raises SessionBusy if another task is unfinished."""
-    if claimed.task is None and not _is_idle(log.context, besides=task):
-        raise SessionBusy
+    if claimed.task is None:
+        _check_idle(log, task)
     _delete(QueuedMessage.objects.all(), claimed.row, claimed.context.workspace_id)
 
 
