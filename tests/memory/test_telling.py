@@ -138,11 +138,25 @@ def test_agent_without_right_is_told_nothing(ada, echo, known, asked):
 def test_fork_knows_what_was_known_then(ada, helper, session, known, asked):
     entry, gone = known("Lives in Rome."), known("Has a cat.")
     end(asked(session), Completed("done"))
+    then = Context.objects.get(pk=session.pk).last_event
     entry.text = "Lives in Oslo."
     save(ada.principal, entry)
     known("Has a dog.")
-    made = fork(ada.principal, session.pk, Context.objects.get(pk=session.pk).last_event, reason="fork")
+    end(asked(session), Completed("done"))
+    made = fork(ada.principal, session.pk, then, reason="fork")
     known("Said in the fork.", source=Source(helper, made.pk, None))
     forget(ada.principal, gone, Source(helper, session.pk, None))
     assert texts_of(asked(made)) == ["Said in the fork.", "Lives in Rome."]
     assert texts_of(asked(session)) == ["Said in the fork.", "Has a dog.", "Lives in Oslo."]
+
+
+def test_fork_of_newest_event_knows_what_was_corrected(ada, session, known, asked):
+    entry = known("Lives in Rome.")
+    end(asked(session), Completed("done"))
+    entry.text = "Lives in Oslo."
+    save(ada.principal, entry)
+    newest = Context.objects.get(pk=session.pk).last_event
+    made = [fork(ada.principal, session.pk, newest, reason="fork", key=key) for key in "ab"]
+    entry.text = "Lives in Bergen."
+    save(ada.principal, entry)
+    assert [texts_of(asked(one)) for one in made] == [["Lives in Oslo."]] * 2
