@@ -54,6 +54,7 @@ NO_MATTER = {
     "ACTS_PER_MINUTE",
     "FORKS_PER_MINUTE",
     "STREAMS_PER_CALLER",
+    "SLACK_API_URL",
     "CELERY_BROKER_URL",
     "CHANNEL_LAYER_URL",
 }
@@ -206,6 +207,11 @@ class Stack:
             self._copy(_made("prepared", SHOWCASE, self.services, before=migrated(self.services)))
         elif not self.is_embedded:
             self._run("-c", MIGRATE + SHOWCASE)
+
+    def begin_empty(self) -> None:
+        """Tables of all apps, and static files."""
+        self._collect()
+        self._copy(migrated(self.services))
 
     def _collect(self) -> None:
         patterns.shared("static", lambda _: self._run("-c", COLLECT, as_it_was=True))

@@ -305,6 +305,10 @@ class ApiKeyQuerySet(VisibleQuerySet["ApiKey"]):
         own = self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
         return own.filter(workspace=principal.workspace_id) if principal.key_id else own
 
+    def of_name(self, name: str) -> ApiKeyQuerySet:
+        """The key with this public name (`Principal.key`), if any."""
+        return self.filter(prefix=name.removeprefix(f"{MARK}_").removesuffix("_…"))
+
     def usable(self) -> ApiKeyQuerySet:
         """Neither revoked nor expired."""
         return self.filter(models.Q(expires_at=None) | models.Q(expires_at__gt=timezone.now()), revoked_at=None)

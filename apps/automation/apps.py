@@ -2,6 +2,7 @@ from parley.registry import ParleyApp
 
 
 class AutomationConfig(ParleyApp):
+    ledger_listeners = ["schedules.link_queued_runs"]
     work_lists = ["incoming.EVENTS_TO_START", "schedules.RUNS_TO_START"]
     tool_modules = ["tools"]
     periodic_jobs = {

@@ -21,6 +21,8 @@ from apps.record.content.parts import MAX_TEXT
 from apps.record.models import Context, Task
 from parley.work import Work, WorkQuerySet
 
+RUN_KEY = "schedule:"  # before a run's id
+
 
 class ScheduleQuerySet(OwnedQuerySet["Schedule"], WorkQuerySet["Schedule"]):  # type: ignore[override]  # `as_manager` of two
     agent = "agent"
@@ -43,6 +45,10 @@ class Schedule(Work):
         NONE = "none", "Do not run"
         LAST = "last", "Run once"
         ALL = "all", "Run for each missed time, up to a limit"
+
+    class Sessions(models.TextChoices):
+        NEW = "new", "A new session each time"
+        SAME = "same", "The same session each time"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -71,7 +77,16 @@ class Schedule(Work):
         help_text="When it runs once, or from when the interval counts, in the schedule's time zone.",
     )  # fmt: skip
     time_zone = models.CharField(max_length=64, default="UTC", help_text="A name such as Europe/Berlin.")
-    overlap = models.CharField("if an earlier run still works", max_length=10, choices=Overlap, default=Overlap.SKIP)
+    sessions = models.CharField(
+        "where it runs", max_length=10, choices=Sessions, default=Sessions.NEW, db_default=Sessions.NEW
+    )
+    session = models.UUIDField(null=True, editable=False, help_text="The session in which its next run goes on.")
+    # A plain id, as in `record.Context`.
+    project = models.UUIDField(null=True, blank=True, help_text="The project that its sessions begin in.")
+    overlap = models.CharField(
+        "if an earlier run still works", max_length=10, choices=Overlap, default=Overlap.SKIP,
+        help_text="Only with a new session each time: in the same session, messages wait in its queue.",
+    )  # fmt: skip
     catch_up = models.CharField("after the server was down", max_length=10, choices=CatchUp, default=CatchUp.LAST)
     catch_up_limit = models.PositiveSmallIntegerField(
         default=10, validators=[MinValueValidator(1), MaxValueValidator(20)], help_text="The most missed times to run."
@@ -122,7 +137,9 @@ class ScheduledRun(models.Model):
     text = models.TextField(blank=True)
     inputs = models.JSONField(default=dict, blank=True)
     task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.SET_NULL, related_name="scheduled_runs")
-    reason = models.CharField(max_length=500, blank=True, help_text="Why it waits, was skipped or could not start.")
+    reason = models.CharField(
+        max_length=500, blank=True, help_text="Why it waits, was skipped, could not start, or began a new session."
+    )
     try_at = models.DateTimeField(null=True, blank=True, help_text="Not before; a limit was reached.")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -143,7 +160,7 @@ class ScheduledRun(models.Model):
     @property
     def key(self) -> str:
         """The messageId of what it starts."""
-        return f"schedule:{self.pk}"
+        return f"{RUN_KEY}{self.pk}"
 
 
 class IncomingWebhookQuerySet(OwnedQuerySet["IncomingWebhook"]):

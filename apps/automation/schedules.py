@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice, pairwise, takewhile
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -24,11 +26,14 @@ from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.requests.quotas import QuotaExceeded
 from apps.accounts.resources import Act, NotNeeded, Resource, deleting, pausing, resuming
+from apps.agents.models import Agent
 from apps.automation import cron, targets
-from apps.automation.models import Schedule, ScheduledRun
+from apps.automation.models import RUN_KEY, Schedule, ScheduledRun
+from apps.conversations.queue.messages import QueueFull
 from apps.engine.cancel import cancel_task
 from apps.record.error_table import headers_of
 from apps.record.errors import (
+    ContextNotFound,
     InvalidFields,
     NotAccepting,
     Refusal,
@@ -36,7 +41,10 @@ from apps.record.errors import (
     TaskNotFound,
     UnsupportedOperation,
 )
-from apps.record.models import Task
+from apps.record.events import EventType
+from apps.record.models import Context, Event, Task
+from apps.record.projects import check_seen
+from apps.record.reading.lookup import find_own_session
 from parley.db import sql
 from parley.work import WorkList
 
@@ -50,6 +58,7 @@ MOST_WAITING_BY_HAND = 10  # of one schedule, started by a person
 AT_ONCE = 200  # schedules of one tick
 MOST_SECONDS_BETWEEN_TRIES = 300  # while a limit is reached
 TRIED_FOR = datetime.timedelta(days=1)  # at most; else until the next due time
+NEW_FOR_PLANS = "Each run of a plan has a session of its own. Choose a new session each time."
 LEASE = datetime.timedelta(seconds=60)
 CHECKED_TIMES = 100  # of a cron expression, for the shortest time between two
 LONGEST = datetime.timedelta(days=366)  # an interval
@@ -137,8 +146,8 @@ def preview(schedule: Schedule, now: datetime.datetime, count: int = SHOWN) -> l
 
 
 EDITED = (
-    "agent", "name", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
-    "catch_up_limit", "next_at", "failures", "updated_at",
+    "agent", "name", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "sessions",
+    "project", "overlap", "catch_up", "catch_up_limit", "next_at", "failures", "updated_at",
 )  # fmt: skip
 
 
@@ -155,6 +164,9 @@ def save(principal: Principal, schedule: Schedule) -> Schedule:
     if schedule.agent is None or principal.user_id is None or principal.workspace_id is None:
         raise InvalidFields([("agent", targets.NO_AGENT)])
     targets.check_content(schedule.agent, schedule.text, schedule.inputs)
+    check_seen(principal, schedule.project)
+    if schedule.sessions == Schedule.Sessions.SAME and schedule.agent.kind == Agent.Kind.PLAN:
+        raise InvalidFields([("sessions", NEW_FOR_PLANS)])
     if schedule._state.adding:
         schedule.owner_id, schedule.workspace_id, schedule.created_at = principal.user_id, principal.workspace_id, now
     schedule.next_at = preview(schedule, now, 1)[0]  # an interval counts from the creation
@@ -347,7 +359,9 @@ def _why_given_up(run: ScheduledRun, now: datetime.datetime) -> str:
 
 
 def _make_room(run: ScheduledRun) -> bool:
-    """Apply the overlap policy. False if the run has to wait for an earlier one."""
+    """Apply the overlap policy. False if the run has to wait for an earlier one. In one session, its queue decides."""
+    if run.schedule.sessions == Schedule.Sessions.SAME:
+        return True
     earlier = Task.objects.unfinished().filter(scheduled_runs__schedule=run.schedule_id)
     working = list(earlier.exclude(scheduled_runs=run).select_related("context"))
     if not working:
@@ -366,18 +380,73 @@ def _make_room(run: ScheduledRun) -> bool:
 
 def _start(run: ScheduledRun) -> bool:
     schedule = run.schedule
-    content = {"text": run.text, "inputs": run.inputs}
     try:
-        receipt = targets.start(schedule.owner, schedule.workspace_id, run.agent, key=run.key, **content)
+        begun = _send(run)
     except (QuotaExceeded, NotAccepting) as refusal:
         _try_later(run, refusal)
         return False
+    except QueueFull as full:
+        return _settle(run, State.SKIPPED, str(full)) and False
     except Refusal as refusal:
         _fail(run, str(refusal))
         return False
-    started = _settle(run, State.STARTED, task_id=receipt.task, started_at=sql.database_time())
-    Schedule.objects.filter(pk=schedule.pk).exclude(failures=0).update(failures=0)
+    with sql.write_transaction():
+        started = _settle(run, State.STARTED, begun.reason, task_id=begun.task, started_at=sql.database_time())
+        changed: dict[str, Any] = {"failures": 0, "session": begun.session}
+        Schedule.objects.filter(pk=schedule.pk).exclude(**changed).update(**changed)
     return started
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a run began: its task, None while it waits in the queue of its session; and where the next one goes on."""
+
+    task: uuid.UUID | None
+    session: uuid.UUID | None
+    reason: str = ""
+
+
+def _send(run: ScheduledRun) -> Begun:
+    """Raises as `targets.start`."""
+    schedule = run.schedule
+    content: dict[str, Any] = {"key": run.key, "text": run.text, "inputs": run.inputs}
+    session, why_new = _session_for(run)
+    if session is not None:
+        task = targets.go_on(schedule.owner, session, **content)
+        return Begun(task, session.pk, "" if task else QUEUED)
+    where = schedule.workspace_id, run.agent
+    receipt = targets.start(schedule.owner, *where, project=schedule.project, **content)
+    return Begun(receipt.task, receipt.context if schedule.sessions == Schedule.Sessions.SAME else None, why_new)
+
+
+def _session_for(run: ScheduledRun) -> tuple[Context | None, str]:
+    """The session in which a run goes on; or None, and why it begins another than the run before."""
+    schedule = run.schedule
+    if schedule.sessions != Schedule.Sessions.SAME or schedule.session is None:
+        return None, ""
+    try:
+        session = find_own_session(schedule.owner.principal_in(schedule.workspace_id), schedule.session)
+    except ContextNotFound:
+        return None, NEW_SESSION.format("was deleted")
+    if session.archived_at is not None:
+        return None, NEW_SESSION.format("is archived")
+    if session.agent_id != run.agent_id:
+        return None, NEW_SESSION.format("is with another agent")
+    return session, ""
+
+
+QUEUED = "Something worked in the session, so it was put into the session's queue."
+NEW_SESSION = "It began a new session: the one before {}."
+
+
+def link_queued_runs(context: Context, events: Sequence[Event]) -> None:
+    """A ledger listener: notes the tasks of runs that waited in a session's queue."""
+    for event in events:
+        key = event.payload["message"]["messageId"] if event.type == EventType.USER_MESSAGE else ""
+        if key.startswith(RUN_KEY):
+            with suppress(ValueError):  # what callers name their messages
+                run = ScheduledRun.objects.filter(pk=uuid.UUID(key.removeprefix(RUN_KEY)), task=None)
+                run.filter(schedule__owner=context.owner_id).update(task=event.task_id)
 
 
 def _try_later(run: ScheduledRun, refusal: Exception) -> None:

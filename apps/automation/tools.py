@@ -7,7 +7,7 @@ runs is refused before anybody is asked.
 from __future__ import annotations
 
 import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from django.db.models import Q
 from django.utils import timezone
@@ -16,6 +16,7 @@ from agentkit import TaskContext, tool
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.resources import NotNeeded
+from apps.agents.models import Agent
 from apps.automation import cron, schedules, targets
 from apps.automation.models import Schedule
 from apps.automation.schedules import SCHEDULES
@@ -32,28 +33,41 @@ type Change = Literal["pause", "resume", "delete", "run"]
 
 
 async def _preview_new(
-    task: TaskContext, name: str, message: str, cron: str = "", at: str = "", agent: str = ""
+    task: TaskContext,
+    name: str,
+    message: str,
+    cron: str = "",
+    at: str = "",
+    agent: str = "",
+    same_session: bool = False,
 ) -> str:
-    return await db.run(_told_of_new, task.task_id, name, message, cron, at, agent)
+    return await db.run(_told_of_new, task.task_id, name, message, cron, at, agent, same_session)
 
 
 @tool(needs_approval=True, preview=_preview_new)
 async def make_schedule(
-    task: TaskContext, name: str, message: str, cron: str = "", at: str = "", agent: str = ""
+    task: TaskContext,
+    name: str,
+    message: str,
+    cron: str = "",
+    at: str = "",
+    agent: str = "",
+    same_session: bool = False,
 ) -> str:
     """Plans a message to an agent for later, once or again and again. The person confirms it.
 
-    Each run is a new session of the person. Give either `cron` or `at`.
+    Give either `cron` or `at`.
 
     Args:
         name: a few words for the person's list of schedules.
         message: what the agent gets each time. It does not see this conversation, so write all that it must know.
+        same_session: all runs go on in one session, so that each knows the ones before; by default each is a new one.
         cron: repeated times in the person's time zone, as minute, hour, day of month, month, day of week. For example,
             0 9 * * 1 is every Monday at 9:00.
         at: one time in the person's time zone, such as 2030-12-24T18:00.
         agent: the slug of the agent that gets the message; by default you.
     """
-    return await db.run(_make, task.task_id, name, message, cron, at, agent)
+    return await db.run(_make, task.task_id, name, message, cron, at, agent, same_session)
 
 
 @tool()
@@ -86,7 +100,9 @@ def _person(task_id: str) -> tuple[Task, User, Principal]:
     return task, task.owner, task.owner.principal_in(task.workspace_id)
 
 
-def _drafted(task_id: str, name: str, message: str, expression: str, at: str, agent: str) -> tuple[Schedule, Principal]:
+def _drafted(
+    task_id: str, name: str, message: str, expression: str, at: str, agent: str, same_session: bool
+) -> tuple[Schedule, Principal]:
     """A schedule that is not saved. Raises ValueError."""
     task, owner, principal = _person(task_id)
     if bool(expression.strip()) == bool(at.strip()):
@@ -100,6 +116,10 @@ def _drafted(task_id: str, name: str, message: str, expression: str, at: str, ag
         raise ValueError(_said(refused)) from None
     draft = Schedule(name=name.strip()[:200], agent=target, text=message, kind=kind, time_zone=zone)
     draft.cron, draft.at = expression.strip(), _moment(at)
+    if same_session:
+        draft.sessions = Schedule.Sessions.SAME
+        if target.kind == Agent.Kind.PLAN:
+            raise ValueError(schedules.NEW_FOR_PLANS)
     draft.owner_id, draft.workspace_id = owner.pk, task.workspace_id
     return draft, principal
 
@@ -112,7 +132,7 @@ def _moment(at: str) -> datetime.datetime | None:
         raise ValueError(f"{at[:40]!r} is no time. Write one such as 2030-12-24T18:00.") from None
 
 
-def _told_of_new(task_id: str, *given: str) -> str:
+def _told_of_new(task_id: str, *given: Any) -> str:
     draft, _ = _drafted(task_id, *given)
     draft.created_at = now = sql.database_time()
     try:
@@ -121,12 +141,14 @@ def _told_of_new(task_id: str, *given: str) -> str:
         raise ValueError(_said(refused)) from None
     assert draft.agent is not None
     when = f"{_when(draft)}, {draft.time_zone}"
-    return f"“{draft.name}”: {draft.agent.name} gets the message {when}.\n{_runs(draft, following)}"
+    where = f"{draft.get_sessions_display()}."
+    return f"“{draft.name}”: {draft.agent.name} gets the message {when}. {where}\n{_runs(draft, following)}"
 
 
-def _make(task_id: str, *given: str) -> str:
+def _make(task_id: str, *given: Any) -> str:
     draft, principal = _drafted(task_id, *given)
     same = Q(name=draft.name, agent=draft.agent, text=draft.text, cron=draft.cron, kind=draft.kind, paused_at=None)
+    same &= Q(sessions=draft.sessions)
     if draft.kind == Schedule.Kind.CRON and (there := SCHEDULES.visible_to(principal).filter(same).first()):
         return f"There is this schedule already. {_line(there)}"  # a turn may be repeated after a crash
     try:
@@ -195,4 +217,5 @@ def _runs(schedule: Schedule, times: list[datetime.datetime]) -> str:
 def _line(schedule: Schedule) -> str:
     state = "It is paused." if schedule.paused_at else _runs(schedule, schedules.next_times(schedule)[:SHOWN])
     agent = schedule.agent.slug if schedule.agent else "an agent that was deleted"
-    return f"{schedule.name} (id {schedule.pk}): @{agent} {_when(schedule)}, {schedule.time_zone}. {state}"
+    where = " In the same session each time." if schedule.sessions == Schedule.Sessions.SAME else ""
+    return f"{schedule.name} (id {schedule.pk}): @{agent} {_when(schedule)}, {schedule.time_zone}.{where} {state}"

@@ -221,6 +221,7 @@ def _record_message(
             references = lookup.references_of(principal, with_named, target.context) if refers else []
             hints = hints_for(agent, with_named, references) if refers or metadata else []
             more = {"skill": options.get("skill"), HINTS: hints, DEPENDS_ON: depends, **_repetition(options)}
+            more[SOME_AGENTS] = True if principal.agents is not None else None
             task = {"agent": agent.pk, "references": references, "parent": parent}
             task |= {"metadata": {name: value for name, value in more.items() if value not in (None, [])}}
             said: JSON = {"task": {name: value for name, value in task.items() if value not in (None, {})}}
@@ -268,6 +269,8 @@ def _seal_payment(log: Ledger, agent: Agent, task: Task | None, task_id: uuid.UU
 
 AGENT_VERSION, REPEATS = "agentVersion", "repeats"
 """In a task's metadata: the number of the version that it runs with, and the id of the task that it runs again."""
+SOME_AGENTS = "someAgents"
+"""In a task's metadata: true if the credential that began it reaches only some agents."""
 
 
 def _repetition(options: Options) -> JSON:

@@ -18,7 +18,7 @@ from agentkit import Message as Said
 from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
 from apps.engine import activity, finish
-from apps.engine.accept import AGENT_VERSION
+from apps.engine.accept import AGENT_VERSION, SOME_AGENTS
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
 from apps.engine.turns import delegation, handlers, questions
@@ -274,7 +274,8 @@ def _told(run: Run, given: Run) -> JSON:
     if task.owner is None:
         return {}
     person, author = partial(task.owner.principal_in, task.workspace_id), given.message.author_id
-    asked = briefings.Asked(task.owner.pk, task.workspace_id, task.context, task.agent, author, person)
+    is_limited = SOME_AGENTS in task.metadata
+    asked = briefings.Asked(task.owner.pk, task.workspace_id, task.context, task.agent, author, person, is_limited)
     return briefings.noted(asked)
 
 

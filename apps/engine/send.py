@@ -357,7 +357,8 @@ def _told(principal: Principal, agent: Agent, context: Context) -> JSON:
     user, workspace = principal.user_id, principal.workspace_id
     if user is None or workspace is None:
         return {}
-    asked = briefings.Asked(user, workspace, context, agent, user, lambda: principal)
+    is_limited = principal.agents is not None
+    asked = briefings.Asked(user, workspace, context, agent, user, lambda: principal, is_limited)
     return briefings.read(briefings.noted(asked))
 
 

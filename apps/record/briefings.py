@@ -21,6 +21,7 @@ class Asked:
         user: the key of the person whose task it is.
         author: of who wrote the message; another person's in a session that several share.
         find_principal: the person with their rights, which may need a query.
+        is_limited: whether the credential that they use reaches only some agents.
     """
 
     user: int
@@ -29,6 +30,7 @@ class Asked:
     agent: Agent
     author: int | None
     find_principal: Callable[[], Principal]
+    is_limited: bool = False
 
     @cached_property
     def principal(self) -> Principal:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from apps.accounts.principals import Principal
+from apps.record.errors import InvalidFields
 from apps.record.events import JSON
 from apps.record.models import Context
 from parley.registry import added
@@ -42,6 +43,19 @@ def find_project(principal: Principal, key: uuid.UUID) -> SessionProject | None:
     """None: the caller sees no such project."""
     find = added.get("session_project") if principal.is_known else None
     found: SessionProject | None = find(principal, key) if find else None
+    return found
+
+
+def check_seen(principal: Principal, key: uuid.UUID | None) -> None:
+    """Whether something of the caller's may name this project. Raises InvalidFields."""
+    if key is not None and find_project(principal, key) is None:
+        raise InvalidFields([("project", "There is no such project, or you may not see it.")])
+
+
+def projects_of(principal: Principal) -> list[tuple[uuid.UUID, str]]:
+    """Key and name of each project that the caller sees, to choose from."""
+    listed = added.get("session_projects") if principal.is_known else None
+    found: list[tuple[uuid.UUID, str]] = listed(principal) if listed else []
     return found
 
 

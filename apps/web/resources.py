@@ -23,10 +23,12 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
+from apps.accounts.principals import Principal
 from apps.accounts.requests.quotas import QuotaExceeded
 from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, Refusal
+from apps.record.projects import projects_of
 from apps.web.roles import refuse
 from apps.web.shell import as_reader, page, principal_of, reader_view
 
@@ -66,6 +68,20 @@ class LocalTimeField(forms.DateTimeField):
     def to_python(self, value: Any) -> datetime.datetime | None:
         with timezone.override(datetime.UTC):
             return super().to_python(value)
+
+
+class ProjectField(forms.TypedChoiceField):
+    """A project that the person sees, or none."""
+
+    def __init__(self, none: str = "No project", **options: Any) -> None:
+        super().__init__(coerce=uuid.UUID, empty_value=None, required=False, **options)
+        self.none = none
+
+    def offer(self, principal: Principal) -> bool:
+        """Fill the choices. False if there is no project."""
+        found = projects_of(principal)
+        self.choices = [("", self.none), *((str(key), name) for key, name in found)]
+        return bool(found)
 
 
 def form_field(field: models.Field[Any, Any], **options: Any) -> Any:
@@ -116,6 +132,9 @@ class ResourceForm(RefusableForm, forms.ModelForm):  # type: ignore[type-arg]
             if isinstance(field, forms.ModelChoiceField):
                 rows: Any = field.queryset
                 field.queryset = rows.visible_to(user.principal)
+        for name, field in list(self.fields.items()):
+            if isinstance(field, ProjectField) and not field.offer(user.principal):
+                del self.fields[name]
 
     def is_saved(self, resource: Resource[Any]) -> bool:
         """Save the row of a valid form. If that is refused, the form says why."""

@@ -14,13 +14,13 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
@@ -42,18 +42,36 @@ MOST_RECENT_SESSIONS = 600
 
 
 @dataclass(frozen=True, slots=True)
+class SidebarSection:
+    """What an app adds to the sidebar.
+
+    Attributes:
+        template: draws `section.rows`.
+        families: of the sessions that it lists (`as_rows`). The lists below leave them out.
+    """
+
+    template: str
+    rows: Sequence[Any]
+    families: frozenset[uuid.UUID] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Recent:
     """The sidebar: what apps add, pinned sessions, the newest others by day, those that others share with the
     workspace, and how many tasks wait for the reader.
     """
 
-    sections: list[SafeString]
+    sections: list[SidebarSection]
     pinned: list[Context]
     shared: list[Context]
     days: list[tuple[str, list[Context]]]
     limit: int
     waiting: int
     has_more: bool
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.pinned or self.shared or self.days or any(one.families for one in self.sections))
 
     @property
     def next_limit(self) -> int:
@@ -127,15 +145,18 @@ def zone_of(request: HttpRequest, chosen: str = "") -> datetime.tzinfo:
 
 def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recent:
     """A few queries, however many sessions: those for rows only if there are any. In the active time zone."""
+    sections = [found for section in added["sidebar_sections"] if (found := section(principal))]
+    listed = frozenset().union(*(one.families for one in sections))
     sessions, pinned = sessions_of(principal), list[Context]()
     if marks.is_any_pinned(principal):
         pinned = list(sessions.filter(marks.pinned_filter(principal))[:MOST_RECENT_SESSIONS])
-    rest = list(sessions.exclude(pk__in=[one.pk for one in pinned])[: limit + 1])
+    elsewhere = Q(pk__in=[one.pk for one in pinned]) | Q(family__in=listed)
+    rest = list(sessions.exclude(elsewhere)[: limit + 1])
     has_more = len(rest) > limit and limit < MOST_RECENT_SESSIONS
     others = Context.objects.shared_with(principal).listed()
-    shared = list(as_rows(others, principal)[:RECENT_SESSIONS]) if others.exists() else []
+    shared = list(as_rows(others, principal).exclude(family__in=listed)[:RECENT_SESSIONS]) if others.exists() else []
     return Recent(
-        [html for section in added["sidebar_sections"] if (html := section(principal))],
+        sections,
         pinned,
         shared,
         list(by_day(rest[:limit])),

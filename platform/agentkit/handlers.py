@@ -46,7 +46,8 @@ class SkillHandler:
             `LlmWorker`, take `MODEL_WISHES`.
         takes_projects: does it ask other platforms for the project of a conversation, by its card? A host that imports
             the agent always gives `task.project`.
-        takes_memory: may people let it read what they want agents to know (`task.user_memory`)?
+        takes_memory: may people let it read what they want agents to know (`task.user_memory`)? It asks other platforms
+            for it by its card.
         category: the heading under which lists show it, at most 40 characters. Operators may change this.
     """
 

@@ -8,12 +8,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from types import EllipsisType
 from typing import Any
 from uuid import uuid4
 
 from agentkit.clients import CallClient, Client
 from agentkit.content.emissions import Chunk, Emission, Progress, SkillChosen, Token
 from agentkit.content.inbox import Mailbox as Mailbox
+from agentkit.content.memories import UserMemory
 from agentkit.content.messages import (
     Artifact,
     Message,
@@ -142,7 +144,8 @@ class Run:
         files: Files | None = None,
         credentials: Mapping[str, Given] | None = None,
         payment: Mapping[str, Any] | None = None,
-        project: Project | None = None,
+        project: Project | EllipsisType | None = ...,
+        user_memory: UserMemory | EllipsisType | None = ...,
         emit: Emit | None = None,
         inbox: Mailbox | Sequence[str | Message] = (),
         stop_after_step: asyncio.Event | None = None,
@@ -158,6 +161,7 @@ class Run:
             credentials: what `task.credential` returns, by service.
             payment: the receipt, `task.payment`, if this turn asked for a payment.
             project: the project of the conversation now; by default that of this turn.
+            user_memory: what the agent may know about the person now; by default as in this turn.
             emit: also receives the emissions, as they come.
             inbox: messages that arrive while the turn runs.
             stop_after_step: set it to ask the turn to stop.
@@ -176,13 +180,18 @@ class Run:
         fields |= arrives
         fields |= {"context_id": self.task.context_id, "skill": self.skill, "emit": emit}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
-        fields["project"] = project or self.task.project
+        beside = {
+            "project": self.task.project if project is ... else project,
+            "user_memory": self.task.user_memory if user_memory is ... else user_memory,
+        }
+        fields |= beside
         if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
             if isinstance(question, CallClient):
                 client = Client.of(given, _asked(question), self.task.client)
-                return await self._repeated(approvals=self.task.approvals, client=client, emit=emit, **arrives)
-            return await self._decided(question, given, emit=emit, **arrives)
+                kept = {"approvals": self.task.approvals, "client": client}
+                return await self._repeated(**kept, emit=emit, **arrives, **beside)
+            return await self._decided(question, given, emit=emit, **arrives, **beside)
         if isinstance(question, PaymentRequired):
             fields["asked"] |= {"payment": {"receipt": dict(payment or {})}}
         session = Session(deepcopy(self.task.session.memory), self.task.session.options)
@@ -282,6 +291,7 @@ async def run(
     agents: Agents | None = None,
     effects: RememberedEffects | None = None,
     project: Project | None = None,
+    user_memory: UserMemory | None = None,
     emit: Emit | None = None,
     inbox: Mailbox | Sequence[str | Message] = (),
     stop_after_step: asyncio.Event | None = None,
@@ -300,6 +310,7 @@ async def run(
         credentials: what `task.credential` returns, by service.
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
         project: the project of the conversation.
+        user_memory: what the agent may know about the person who asks.
         effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
         emit: also receives the emissions, as they come.
         inbox: messages that arrive while the turn runs (`task.inbox`), or a mailbox that you `put` them into.
@@ -310,7 +321,8 @@ async def run(
     fields: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
     fields |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
     fields["memory"] = memory if memory is not None else {}
-    fields["effects"], fields["project"] = effects or RememberedEffects(), project
+    fields["effects"] = effects or RememberedEffects()
+    fields["project"], fields["user_memory"] = project, user_memory
     fields["session"] = Session(session if session is not None else {}, options or {})
     fields |= arriving(inbox, stop_after_step)
     return await _turn(handler, said, agents or {}, emit=emit, **fields)

@@ -132,7 +132,7 @@ def chosen_apps(every: list[str]) -> tuple[list[str], dict[str, str]]:
     """INSTALLED_APPS, with the apps of installed packages, and the optional apps that PARLEY_APPS leaves out, by name.
 
     PARLEY_APPS has the names of optional apps and of entry points `parley.apps`, separated by commas; by default all.
-    Raises ImproperlyConfigured for other names, and if two apps have one name.
+    Raises ImproperlyConfigured for other names, if two apps have one name, and for an app without the one around it.
     """
     optional = {path.removeprefix(OPTIONAL): path for path in every if path.startswith(OPTIONAL)}
     installed = [(point.name, point.value) for point in entry_points(group="parley.apps")]
@@ -145,6 +145,10 @@ def chosen_apps(every: list[str]) -> tuple[list[str], dict[str, str]]:
         raise ImproperlyConfigured(
             f"PARLEY_APPS names {', '.join(sorted(unknown))}, which is not installed. There are {', '.join(names)}."
         )
+    for name in chosen:
+        around, _, inner = name.rpartition(".")
+        if inner and around in optional and around not in chosen:
+            raise ImproperlyConfigured(f"PARLEY_APPS names {name}, which needs {around}. Name it, too.")
     left_out = {name: path for name, path in optional.items() if name not in chosen}
     paths = [*every, *(path for _, path in installed)]
     return [path for path in paths if path not in left_out.values()], left_out

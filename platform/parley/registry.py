@@ -52,7 +52,7 @@ class ParleyApp(AppConfig):
     beginning_tools: Paths = ()  # beside the field for the first message of a session; a SafeString
     composer_tools: Paths = ()  # beside the field for messages; a SafeString. `data-module` is loaded when it is used
     message_acts: Paths = ()  # in the menu of answers: an `<option>` as SafeString (see `actions.js`)
-    sidebar_sections: Paths = ()  # above the recent sessions of people's sidebar: the principal; a SafeString
+    sidebar_sections: Paths = ()  # above people's recent sessions: the principal; a `web.shell.SidebarSection` or None
     session_trails: Paths = ()  # above the title of a session's page: the principal, the session; a SafeString
     session_acts: Paths = ()  # in the menu of a session's page: the principal, the session; a SafeString
     agent_figures: Paths = ()  # with an agent's numbers, for who may see them: the agent; a SafeString
@@ -69,6 +69,7 @@ class ParleyApp(AppConfig):
     agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
     prompt_library = ""  # when a protocol lists or renders prompts: a `doors.prompts.Library`
     session_project = ""  # for `record.projects`: the principal, a project's key; a `SessionProject`, if they see it
+    session_projects = ""  # for `record.projects`: the principal; key and name of the projects that they see
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
     # `record.briefings.Briefing` by names in a run's input: what agents are told beside messages

@@ -6,12 +6,14 @@ import pytest
 
 from apps.automation import incoming, schedules
 from apps.automation.models import IncomingEvent, IncomingWebhook, Schedule
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
 pytestmark = pytest.mark.django_db
 FIELDS = {
     "name": "Morning report", "agent": "echo", "text": "What is new?", "kind": "cron", "cron": "0 9 * * 1-5",
-    "time_zone": "Europe/Berlin", "overlap": "skip", "catch_up": "last",
+    "time_zone": "Europe/Berlin", "sessions": "new", "overlap": "skip", "catch_up": "last",
 }  # fmt: skip
 
 
@@ -33,6 +35,14 @@ def nightly(ada, echo):
 def test_schedule_names_the_field_of_its_problem(ada_browser, echo, changed, field):
     assert list(ada_browser.post("/schedules/new", FIELDS | changed).context["form"].errors) == [field]
     assert not Schedule.objects.exists()
+
+
+def test_project_is_chosen_among_those_that_one_sees(ada_browser, ada, bob, echo):
+    own, theirs = (save(person.principal, Project(name="Trip")) for person in (ada, bob))
+    assert ada_browser.post("/schedules/new", FIELDS | {"project": str(own.pk)}).status_code == 302
+    assert Schedule.objects.get().project == own.pk
+    refused = ada_browser.post("/schedules/new", FIELDS | {"project": str(theirs.pk)})
+    assert list(refused.context["form"].errors) == ["project"]
 
 
 class TestSchedules:

@@ -10,17 +10,25 @@ from typing import Any
 import pytest
 from django.core import mail
 
+from agentkit import Completed
 from apps.accounts.models import Membership, User
 from apps.accounts.permissions import Role
 from apps.agents.models import Agent
 from apps.automation import schedules, targets
 from apps.automation.models import Schedule, ScheduledRun
+from apps.conversations.queue.messages import MAX_QUEUED, enqueue, send_due
+from apps.conversations.sessions import commands, deletion
 from apps.engine.cancel import cancel_task
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save as save_project
 from apps.plans.models import Plan
+from apps.record.errors import InvalidFields
 from apps.record.execution import Accepted
-from apps.record.models import Task, TaskState
+from apps.record.models import Context, Task, TaskState
+from parley import db
 from parley.db import sql
 from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
+from tests.working import begin, end
 
 pytestmark = pytest.mark.services("the clock and compare-and-swap are the database's")
 
@@ -153,6 +161,95 @@ def test_queued_run_starts_after_the_earlier_one(hourly):
     assert tick() == 0
     cancel_task(Task.objects.select_related("context").get())
     assert tick() == 1
+
+
+class TestSameSession:
+    @pytest.fixture
+    def daily(self, hourly):
+        """It has run once."""
+        made = hourly(sessions="same")
+        tick()
+        made.refresh_from_db()
+        return made
+
+    def again(self, schedule: Schedule) -> ScheduledRun:
+        due_again(schedule)
+        tick()
+        return schedule.runs.select_related("task__context").latest("due_at")
+
+    def finish(self, schedule: Schedule) -> Context:
+        """End what works; returns its session."""
+        task = Task.objects.unfinished().select_related("context").get(scheduled_runs__schedule=schedule)
+        end(begin(task.runs.get().pk), Completed("done"))
+        return task.context
+
+    def test_runs_go_on_in_it(self, daily):
+        session = self.finish(daily)
+        run = self.again(daily)
+        assert (run.task.context, run.reason) == (session, "")
+        assert Context.objects.count() == 1
+
+    @pytest.mark.parametrize("change", ["delete", "archive", "switch"])
+    def test_new_one_begins_where_it_cannot(self, daily, ada, countdown, change):
+        session = self.finish(daily)
+        match change:
+            case "delete":
+                deletion.delete_session(ada.principal, session.pk)
+            case "archive":
+                commands.archive_session(ada.principal, session.pk)
+            case "switch":
+                commands.switch_agent(ada.principal, session.pk, countdown)
+        run = self.again(daily)
+        assert run.task.context != session
+        assert run.reason
+        end(begin(run.task.runs.get().pk), Completed("done"))
+        assert self.again(daily).task.context == run.task.context, "and the next goes on there"
+
+    @pytest.mark.django_db(transaction=True)
+    async def test_message_waits_in_the_queue(self, hourly):
+        daily = await db.run(hourly, sessions="same")
+        await db.run(tick)
+        run = await db.run(self.again, daily)
+        assert (run.state, run.task) == (State.STARTED, None)
+        session = await db.run(self.finish, daily)
+        await send_due(session.pk)
+        await run.arefresh_from_db()
+        assert (await Task.objects.aget(pk=run.task_id)).context_id == session.pk
+
+    def test_killed_job_sends_once(self, daily, ada):
+        session = self.finish(daily)
+        due_again(daily)
+        schedules.claim_due()
+        run = daily.runs.get(state=State.WAITING)
+        sent = targets.go_on(ada, session, key=run.key, text="hello", inputs={})
+        started()
+        run.refresh_from_db()
+        assert run.task_id == sent
+        assert Task.objects.count() == 2
+
+    def test_full_queue_skips_a_run(self, daily, ada, said):
+        session = Context.objects.get(pk=daily.session)
+        for _ in range(MAX_QUEUED):
+            enqueue(ada.principal, session, said())
+        run = self.again(daily)
+        daily.refresh_from_db()
+        assert (run.state, daily.failures) == (State.SKIPPED, 0)
+
+    def test_plan_has_none(self, ada, echo, plan):  # noqa: F811
+        trip = plan({"one": {"agent": "echo", "message": "Hi"}}, slug="trip")
+        fields = {"agent": trip, "name": "Trip", "kind": "interval", "every_seconds": 3600, "sessions": "same"}
+        with pytest.raises(InvalidFields) as refused:
+            schedules.save(ada.principal, Schedule(**fields))
+        assert refused.value.violations[0][0] == "sessions"
+
+
+def test_sessions_begin_in_the_schedules_project(ada, bob, hourly):
+    project = save_project(ada.principal, Project(name="Trip"))
+    schedule = hourly(project=project.pk)
+    tick()
+    assert schedule.runs.get().task.context.project == project.pk
+    with pytest.raises(InvalidFields):
+        hourly(project=save_project(bob.principal, Project(name="Bob's")).pk)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,13 @@ async def test_confirmed_schedule_is_the_persons(ada, asked, agent):
     assert (made.next_at.weekday(), made.next_at.hour) == (0, 0), "in UTC"
 
 
+async def test_runs_can_go_on_in_one_session(asked):
+    task = await asked("make_schedule", MONDAYS | {"same_session": True})
+    assert "same session" in task.slot["value"]["calls"][0]["effect"]
+    await asked("make_schedule", MONDAYS | {"same_session": True}, YES)
+    assert (await Schedule.objects.aget()).sessions == Schedule.Sessions.SAME
+
+
 async def test_person_decides_about_each_call(asked):
     await asked("make_schedule", MONDAYS, NO)
     assert not await Schedule.objects.aexists()

@@ -4,13 +4,16 @@ import json
 import time
 
 import pytest
+from rest_framework.serializers import ChoiceField
 
 from apps.optional.channels import channels, linking
+from apps.optional.channels.api import NewChatChannel
 from apps.optional.channels.mail.marking import html_of
 from apps.optional.channels.mail.platform import Mail
 from apps.optional.channels.models import ChatAccount, ChatChannel
 from apps.optional.channels.slack.platform import Slack
 from apps.optional.channels.telegram.platform import Telegram
+from parley.registry import added
 from tests.channels.mail import MailStandIn
 from tests.channels.slack import BOT, SlackStandIn, signed
 from tests.channels.telegram import TelegramStandIn
@@ -188,3 +191,12 @@ def test_persons_archive_has_linked_accounts_and_no_secret(ada, echo):
     [(_, _, content)] = linking.personal_data(ada)
     assert [one["account"] for one in content["accounts"]] == ["U1"]
     assert not any(secret in json.dumps(content) for secret in SlackStandIn.credentials.values())
+
+
+@pytest.mark.django_db
+def test_without_platforms_no_channel_is_made(ada, ada_browser, echo, monkeypatch):
+    monkeypatch.setitem(added, "chat_platforms", ())
+    answer = ada_browser.post("/settings/chat-channels/new", {"name": "Help", "agent": "echo"})
+    assert answer.status_code == 422
+    assert not isinstance(NewChatChannel().fields["platform"], ChoiceField), "a schema has no empty choice"
+    assert not ChatChannel.objects.exists()

@@ -127,6 +127,18 @@ async def test_choice_stays_after_the_next_message(ada, echo, upper, said, worke
     assert (await db.run(Comparison.objects.get)).choice == "both"
 
 
+def test_plain_side_has_no_options_of_another(ada, echo):
+    sides = [Answerer(echo, options={"language": "fi"}), Answerer(echo)]
+    row = comparing.begin(ada.principal, sides, parts=PARTS, key="k")[0]
+    assert [one.session.options for one in row.sides.all()] == [{"language": "fi"}, {}]
+
+
+def test_plain_side_has_its_projects_options(ada, echo, upper):
+    project = save(ada.principal, Project(name="Trip", agent=upper, options={"language": "fi"}))
+    row = begun(ada, echo, upper, project=project.pk)
+    assert [one.session.options for one in row.sides.all()] == [{}, {"language": "fi"}]
+
+
 def test_choices_count_for_agents_and_versions(ada, echo, upper):
     old = echo.current_version or versions.save_version(echo, {"kind": "hosted", "handler": "a"})
     new = versions.save_version(echo, {"kind": "hosted", "handler": "b"})
@@ -162,12 +174,14 @@ async def test_api_compares_and_chooses(ada_calls, echo, upper):
     asked = {"text": "rivers", "answerers": [{"agent": echo.slug}, {"agent": upper.slug}], "blind": True}
     made = await ada_calls.post("/comparisons", asked)
     assert made.status == 201, made.body
-    assert {one["agent"] for one in made.body["sides"]} == {echo.slug, upper.slug}
     one = f"/comparisons/{made.body['id']}"
+    listed = (await ada_calls.get("/comparisons")).body["items"][0]
+    assert {side["agent"] for side in (*made.body["sides"], *listed["sides"])} == {None}
     refused = await ada_calls.put(f"{one}/choice", {"choice": "both", "position": 1})
     assert refused.status == 422
     done = await ada_calls.put(f"{one}/choice", {"choice": "one", "position": 2})
     assert [side["isChosen"] for side in done.body["sides"]] == [False, True]
+    assert {side["agent"] for side in done.body["sides"]} == {echo.slug, upper.slug}
     assert (await ada_calls.get(one)).body == done.body
 
 

@@ -212,6 +212,9 @@ def test_unknown_and_ambiguous_apps_are_refused(monkeypatch, packages):
     monkeypatch.setenv("PARLEY_APPS", "mpc")
     with pytest.raises(ImproperlyConfigured, match="mcp, backup, clippings"):
         environment.chosen_apps(EVERY)
+    monkeypatch.setenv("PARLEY_APPS", "channels.slack")
+    with pytest.raises(ImproperlyConfigured, match="needs channels"):
+        environment.chosen_apps([*EVERY, "apps.optional.channels", "apps.optional.channels.slack"])
     monkeypatch.setattr(environment, "entry_points", lambda group: [EntryPoint("mcp", "other", group)])
     with pytest.raises(ImproperlyConfigured, match="Two installed packages have an app called mcp"):
         environment.chosen_apps(EVERY)

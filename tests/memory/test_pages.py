@@ -12,6 +12,8 @@ from apps.accounts.people import erasure
 from apps.optional.memory import remembering, rights
 from apps.optional.memory.models import MemoryEntry, PersonalInstructions
 from apps.optional.memory.remembering import Source
+from apps.optional.projects.models import Project
+from apps.optional.projects.projects import save
 from apps.record.models import Context
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +53,14 @@ def test_entry_is_changed_switched_and_deleted(browser, known):
     assert (entry.text, entry.is_on) == ("Likes coffee.", False)
     browser.post(f"{PAGE}/{entry.pk}/delete")
     assert not MemoryEntry.objects.exists()
+
+
+def test_entry_is_moved_into_a_project(browser, ada, known):
+    trip, entry = save(ada.principal, Project(name="Trip")), known("Likes tea.")
+    for chosen, project in ((str(trip.pk), trip.pk), ("", None)):
+        browser.post(f"{PAGE}/{entry.pk}", {"text": "Likes tea.", "project": chosen})
+        entry.refresh_from_db()
+        assert entry.project == project
 
 
 def test_all_is_deleted_after_a_question(browser, bob, known):

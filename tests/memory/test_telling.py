@@ -3,8 +3,10 @@
 import pytest
 
 from agentkit import Completed
+from apps.accounts.models import ApiKey
 from apps.agents.models import TAKES_MEMORY
 from apps.conversations.forks.forking import fork
+from apps.conversations.queue import messages
 from apps.conversations.sessions import commands
 from apps.optional.memory import rights, telling
 from apps.optional.memory.models import AgentMemory, MemoryEntry, PersonalInstructions
@@ -72,6 +74,19 @@ def test_shared_session_tells_of_nobody(ada, bob, session, known, asked):
     assert texts_of(asked(shared)) == ["Of Ada."]
 
 
+def test_key_for_some_agents_is_told_nothing(ada, session, known, asked):
+    known("Likes tea.")
+    key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
+    assert "user_memory" not in asked(session, key.principal).told
+    assert texts_of(asked(session, ApiKey.issue(ada, "for all")[0].principal)) == ["Likes tea."]
+
+
+def test_queued_message_keeps_its_keys_reach(ada, session, said):
+    key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
+    messages.enqueue(key.principal, session, said())
+    assert messages.claim_next(session.pk).principal.agents == {"helper"}
+
+
 def test_entry_of_a_project_stays_in_it(ada, helper, session, known, asked):
     trip = save_project(ada.principal, Project(name="Trip"))
     known("The budget is 900 euros.", project=trip.pk)
@@ -123,11 +138,25 @@ def test_agent_without_right_is_told_nothing(ada, echo, known, asked):
 def test_fork_knows_what_was_known_then(ada, helper, session, known, asked):
     entry, gone = known("Lives in Rome."), known("Has a cat.")
     end(asked(session), Completed("done"))
+    then = Context.objects.get(pk=session.pk).last_event
     entry.text = "Lives in Oslo."
     save(ada.principal, entry)
     known("Has a dog.")
-    made = fork(ada.principal, session.pk, Context.objects.get(pk=session.pk).last_event, reason="fork")
+    end(asked(session), Completed("done"))
+    made = fork(ada.principal, session.pk, then, reason="fork")
     known("Said in the fork.", source=Source(helper, made.pk, None))
     forget(ada.principal, gone, Source(helper, session.pk, None))
     assert texts_of(asked(made)) == ["Said in the fork.", "Lives in Rome."]
     assert texts_of(asked(session)) == ["Said in the fork.", "Has a dog.", "Lives in Oslo."]
+
+
+def test_fork_of_newest_event_knows_what_was_corrected(ada, session, known, asked):
+    entry = known("Lives in Rome.")
+    end(asked(session), Completed("done"))
+    entry.text = "Lives in Oslo."
+    save(ada.principal, entry)
+    newest = Context.objects.get(pk=session.pk).last_event
+    made = [fork(ada.principal, session.pk, newest, reason="fork", key=key) for key in "ab"]
+    entry.text = "Lives in Bergen."
+    save(ada.principal, entry)
+    assert [texts_of(asked(one)) for one in made] == [["Lives in Oslo."]] * 2

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from http import HTTPStatus
 
 import pytest
@@ -10,7 +11,7 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.people import erasure
 from apps.accounts.permissions import Role
 from apps.conversations.search import queries
-from apps.conversations.sessions import commands
+from apps.conversations.sessions import commands, marks
 from apps.engine import accept
 from apps.optional.projects import files, forgetting, projects
 from apps.optional.projects.models import Project, ProjectFile
@@ -62,6 +63,17 @@ def test_new_sessions_have_the_agent_and_options_of_the_project(ada, echo, trip)
     assert commands.create_session(ada.principal, echo, project=trip.pk).context.options == {"language": "fi"}
     other = commands.create_session(ada.principal, echo, project=trip.pk, options={"language": "en"}).context
     assert other.options == {"language": "en"}
+
+
+def test_sidebar_lists_each_session_once(ada_browser, ada, echo, trip):
+    inside, outside, pinned = (
+        commands.create_session(ada.principal, echo, project=project).context for project in (trip.pk, None, trip.pk)
+    )
+    marks.update_mark(ada.principal, pinned.pk, pinned=True)
+    sidebar = ada_browser.get("/sidebar").text
+    of_project = re.search(r'of-project">(.*?)</ul>', sidebar, re.DOTALL)[1]
+    assert [sidebar.count(f'data-session="{one.pk}"') for one in (inside, outside, pinned)] == [1, 1, 1]
+    assert re.findall(r'data-session="(.*?)"', of_project) == [str(inside.pk)]
 
 
 def test_files_count_as_long_as_a_project_has_them(ada, trip, budget):

@@ -113,6 +113,25 @@ async def test_missed_events_come_first_and_once(ada, begun, monkeypatch):
         assert other.indexes(session) == list(range(12, 17))
 
 
+async def test_cut_off_client_goes_on_however_many_changed(ada, begun, monkeypatch):
+    """It hears one batch of each connection: fewer sessions than have news, more than a token names."""
+    for name, value in {"MAX_SESSIONS": 4, "MAX_CONCURRENT_SESSIONS": 2, "BATCH_SIZE": 4}.items():
+        monkeypatch.setattr(sync, name, value)
+    sessions = [await db.run(begun) for _ in range(9)]
+    await db.run(rename, *sessions, *sessions)
+    for number, session in enumerate(sessions):
+        await db.run(aged, session, by=(20 - number) * HOUR)
+    await db.run(rename, sessions[0])
+    place, heard = position_token(ada.principal, Position(timezone.now() - 30 * HOUR, {})), []
+    async with asyncio.timeout(60):
+        while len(heard) < 28:
+            async with client(ada.principal, parse_position(ada.principal, place)) as follower:
+                await follower.hear(1)
+                place = follower.told[-1].place
+                heard += [(told.session, told.index) for told in follower.told]
+    assert sorted(heard) == sorted((one, index) for one in sessions for index in range(1, 4 + (one == sessions[0])))
+
+
 async def test_named_sessions_are_heard_alone(ada, begun):
     one, other = await db.run(begun), await db.run(begun)
     async with client(ada.principal, sessions=[one]) as follower:

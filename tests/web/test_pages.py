@@ -132,3 +132,10 @@ def test_each_page_has_60_kilobytes_of_our_scripts():
     assert sizes.keys() >= {"home.html", "session.html", "inbox.html", "agent.html", "task.html", "plan_run.html"}
     assert SCRIPTS / "session/state.js" in imported(pages["session.html"]), "imports of imports count"
     assert {name: size for name, size in sizes.items() if not 0 < size <= MOST_COMPRESSED_BYTES} == {}
+
+
+def test_menus_stand_before_their_buttons(ada_browser):
+    page = ada_browser.get("/").text
+    menus = set(re.findall(r'popovertarget="(.+?)"', page))
+    assert "account" in menus
+    assert [one for one in menus if page.index(f'id="{one}"') > page.index(f'popovertarget="{one}"')] == []

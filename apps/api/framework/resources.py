@@ -42,6 +42,13 @@ class ModelShape(Body, serializers.ModelSerializer[Any]):
     }
     serializer_choice_field = Choice
 
+    def build_standard_field(self, field_name: str, model_field: Any) -> Any:
+        made, options = super().build_standard_field(field_name, model_field)
+        if issubclass(made, serializers.ChoiceField) and not list(options["choices"]):
+            # The apps that add choices are left out. A schema cannot say so: `save` refuses any text.
+            return Line, {name: one for name, one in options.items() if name != "choices"}
+        return made, options
+
     def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
         raise ImproperlyConfigured(f"Declare {field_name}: a relation takes only what the caller may see.")
 

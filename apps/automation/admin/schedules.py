@@ -29,7 +29,8 @@ class ScheduleAdmin(ActingAdmin, ReadOnlyAdmin):
     interval = column("interval", lambda row: f"{row.every_seconds:,} seconds" if row.every_seconds else cells.NOTHING)
     fields = (
         "name", "state", "owner", "agent", "text", "inputs", "kind", "cron", interval, "at", "time_zone",
-        "overlap", "catch_up", "catch_up_limit", "next_at", "paused_because", "failures", "created_at",
+        "sessions", "session", "project", "overlap", "catch_up", "catch_up_limit", "next_at", "paused_because",
+        "failures", "created_at",
         column("runs", lambda row: cells.link("runs", cells.list_url(ScheduledRun, schedule__id__exact=row.pk))),
     )  # fmt: skip
     select_related = ("owner", "agent")

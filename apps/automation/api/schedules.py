@@ -49,14 +49,17 @@ class ScheduleShape(ModelShape):
 
     agent = Target()
     at = local_time()
+    project = serializers.UUIDField(
+        required=False, allow_null=True, help_text="The id of the project that its sessions begin in."
+    )
     next_runs = NextRuns(read_only=True, help_text="At most 5.")
 
     class Meta:
         model = Schedule
         fields = (
-            "id", "name", "agent", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap",
-            "catch_up", "catch_up_limit", "paused_at", "paused_because", "failures", "next_runs", "created_at",
-            "updated_at",
+            "id", "name", "agent", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "sessions",
+            "session", "project", "overlap", "catch_up", "catch_up_limit", "paused_at", "paused_because", "failures",
+            "next_runs", "created_at", "updated_at",
         )  # fmt: skip
 
 

@@ -19,7 +19,9 @@ from apps.automation import schedules
 from apps.automation.models import Schedule, ScheduledRun
 from apps.automation.pages.targets import TargetForm
 from apps.record.errors import InvalidFields
-from apps.web.resources import CODE, LocalTimeField, MinutesField, Pages, ResourceForm
+from apps.record.models import Context
+from apps.record.projects import find_project
+from apps.web.resources import CODE, LocalTimeField, MinutesField, Pages, ProjectField, ResourceForm
 from apps.web.shell import as_reader, principal_of, reader_view, zone_of
 from parley.db import sql
 
@@ -45,12 +47,16 @@ class ScheduleForm(TargetForm):
         widget=forms.NumberInput({"data-kinds": "interval"}),
     )
 
+    project = ProjectField()
+
     class Meta(ResourceForm.Meta):
         model = Schedule
-        fields = ("name", "agent", "text", "inputs", *TIMING, "overlap", "catch_up")
+        fields = ("name", "agent", "text", "inputs", *TIMING, "sessions", "project", "overlap", "catch_up")
         field_classes = {"at": LocalTimeField}
         widgets = {
             "kind": forms.RadioSelect,
+            "sessions": forms.RadioSelect,
+            "overlap": forms.Select({"data-sessions": "new"}),
             "cron": forms.TextInput({**CODE, "list": "cron-examples", "data-kinds": "cron"}),
             "at": forms.DateTimeInput(
                 {"type": "datetime-local", "data-kinds": "interval once"}, format="%Y-%m-%dT%H:%M"
@@ -94,7 +100,11 @@ class ScheduleForm(TargetForm):
 def _context(request: HttpRequest, schedule: Schedule) -> dict[str, Any]:
     runs = ScheduledRun.objects.visible_to(principal_of(request)).filter(schedule=schedule)
     newest = runs.select_related("task__agent").order_by("-due_at")[:RUNS_SHOWN]
-    return {"next_runs": schedules.next_times(schedule), "runs": newest}
+    principal = principal_of(request)
+    about: dict[str, Any] = {"next_runs": schedules.next_times(schedule), "runs": newest}
+    about["session"] = Context.objects.visible_to(principal).filter(pk=schedule.session).first()
+    about["project"] = find_project(principal, schedule.project) if schedule.project else None
+    return about
 
 
 def _new(request: HttpRequest) -> Schedule:

@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +20,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.accounts.errors import NotFound
+from apps.accounts.models import ApiKey
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.conversations.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
@@ -133,6 +135,30 @@ def enqueue(
         blobs.count_uses(context.workspace_id, stored["parts"])
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
     return True
+
+
+def send_or_queue(principal: Principal, context: Context, message: JSON) -> uuid.UUID | None:
+    """Send a message (see `composing`) to the session's agent, as soon as nothing works in the session. Synchronous.
+
+    Returns its task; None if it waits in the queue. The same message is sent once. Raises errors.Refusal; then nothing
+    was stored.
+    """
+    if earlier := sent_before(principal, context, message):
+        return earlier.task
+    is_queued = QueuedMessage.everything.filter(context=context, message_id=message["messageId"]).exists()
+    if not is_queued and _is_idle(context):
+        addressed = {**message, "contextId": context.name_for(principal)}
+        with suppress(SessionBusy):
+            return send.accept_and_publish(principal, context.agent, addressed, extra_writes=_check_idle).task
+    if enqueue(principal, context, message):
+        QUEUES.publish(context.pk)
+    return None
+
+
+def _check_idle(log: Ledger, task: uuid.UUID) -> None:
+    """In the transaction that records a message. Raises SessionBusy if another task is unfinished."""
+    if not _is_idle(log.context, besides=task):
+        raise SessionBusy
 
 
 def edit(principal: Principal, context: Context, queued: uuid.UUID, text: str) -> None:
@@ -304,8 +330,17 @@ def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:
         if not (is_idle or asking):
             return None
         _set_claimed(first)
-    writer = dataclasses.replace(first.owner.principal_in(context.workspace_id), key=first.api_key)
-    return ClaimedMessage(first, context, asking, writer)
+    return ClaimedMessage(first, context, asking, _writer_of(first, context))
+
+
+def _writer_of(row: QueuedMessage, context: Context) -> Principal:
+    """Who queued it, with the agents that their key reaches; of another credential, only the session's is known."""
+    person = row.owner.principal_in(context.workspace_id)
+    if not row.api_key:
+        return person
+    key = ApiKey.objects.of_name(row.api_key).first()
+    reached = key.agents if key else [context.agent.slug]
+    return dataclasses.replace(person, key=row.api_key, agents=frozenset(reached) or None)
 
 
 def _asking_task(answer: QueuedMessage) -> Task | None:
@@ -345,8 +380,8 @@ def delete_sent(claimed: ClaimedMessage) -> None:
 
 def delete_with_record(claimed: ClaimedMessage, log: Ledger, task: uuid.UUID) -> None:
     """Delete it in the transaction that records it. Raises SessionBusy if another task is unfinished."""
-    if claimed.task is None and not _is_idle(log.context, besides=task):
-        raise SessionBusy
+    if claimed.task is None:
+        _check_idle(log, task)
     _delete(QueuedMessage.objects.all(), claimed.row, claimed.context.workspace_id)
 
 

@@ -22,7 +22,7 @@ from apps.record.errors import ContextNotFound, InvalidParams, KeyUsed, TaskNotF
 from apps.record.events import JSON, AgentSwitched, EventType, Feedback, Opening
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event
-from apps.record.projects import SessionProject, find_project
+from apps.record.projects import SessionProject, find_project, project_of
 from apps.record.reading import lookup
 from apps.record.reading.lookup import check_may_use
 
@@ -226,6 +226,12 @@ def usual_agent(principal: Principal, project: uuid.UUID | None) -> str:
     usual = check_project(principal, project).agent if project is not None else None
     found = Agent.objects.visible_to(principal).filter(pk=usual).first() if usual is not None else None
     return found.slug if found else ""
+
+
+def usual_options(principal: Principal, context: Context, agent: Agent) -> JSON:
+    """What a new session of this one's project has with the agent, if nobody says otherwise."""
+    found = project_of(principal, context)
+    return read_options(agent, found.options) if found is not None and found.agent == agent.pk else {}
 
 
 def check_project(principal: Principal, key: uuid.UUID) -> SessionProject:

@@ -70,8 +70,8 @@ class ChannelPages(SectionPages[ChatChannel]):
 
 
 def _new(request: HttpRequest) -> ChatChannel:
-    known = platforms()
-    return ChatChannel(platform=known.get(request.GET.get("platform", ""), next(iter(known.values()))).name)
+    known, asked = platforms(), request.GET.get("platform", "")
+    return ChatChannel(platform=asked if asked in known else next(iter(known), ""))
 
 
 def _line(channel: ChatChannel) -> str:

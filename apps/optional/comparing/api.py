@@ -58,7 +58,9 @@ class NewComparison(Content):
     )
     answerers = _answerers_field()
     blind = serializers.BooleanField(
-        default=False, help_text="Whether pages hide names until you choose. The order of the sides is then random."
+        default=False,
+        help_text="Whether names are hidden until you choose. The order of the sides is then random. A branch that you "
+        "open by itself names its agent.",
     )
 
     def validate(self, attrs: JSON) -> JSON:
@@ -87,10 +89,10 @@ class NewChoice(Body):
 
 @extend_schema_serializer(component_name="ListedSide")
 class ListedSideShape(Shape):
-    """An answerer, and its branch."""
+    """An answerer, and its branch. A blind comparison names no answerer before the choice."""
 
     position = serializers.IntegerField(help_text="Its place on the page, starting at 1.")
-    agent = serializers.CharField(source="agent.slug")
+    agent = serializers.CharField(source="agent.slug", allow_null=True, help_text="Null while it is hidden.")
     version = serializers.IntegerField(source="version.number", allow_null=True, default=None)
     model = serializers.CharField(help_text="That was chosen for it. Otherwise empty.")
     session_id = serializers.UUIDField(help_text="The branch with the answer.")
@@ -121,7 +123,7 @@ class ListedComparisonShape(Shape):
     sides = ListedSideShape(many=True)
 
     def to_representation(self, row: Comparison) -> JSON:
-        return self.json_of(row, sides=ListedSideShape.list_of(row.sides.all()))
+        return self.json_of(row, sides=[ListedSideShape.json_of(one, **_hidden(row)) for one in row.sides.all()])
 
 
 @extend_schema_serializer(component_name="AnswerComparison")
@@ -131,7 +133,12 @@ class ComparisonShape(ListedComparisonShape):
     sides = SideShape(many=True)
 
     def to_representation(self, row: Comparison) -> JSON:
-        return self.json_of(row, sides=[_side_json(one) for one in comparing.shown_sides(row)])
+        return self.json_of(row, sides=[_side_json(one) | _hidden(row) for one in comparing.shown_sides(row)])
+
+
+def _hidden(row: Comparison) -> JSON:
+    """What stands instead of the names that a blind comparison hides."""
+    return {"agent": None, "version": None, "model": ""} if row.hides_names else {}
 
 
 def _side_json(side: ShownSide) -> JSON:

@@ -24,7 +24,7 @@ from apps.automation import reruns
 from apps.conversations.forks import branches, editing, forking
 from apps.conversations.queue.messages import QUEUES, enqueue
 from apps.conversations.queue.models import QueuedMessage
-from apps.conversations.sessions.commands import create_session, read_options
+from apps.conversations.sessions.commands import create_session, read_options, usual_options
 from apps.optional.comparing.models import Comparison, Side
 from apps.record.content import blobs
 from apps.record.content.composing import check_taken, compose
@@ -45,7 +45,7 @@ DELETED = "This answer was deleted. Choose another."
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """Who gets the message. `version` and `options` of None: as the session has it, or by default."""
+    """Who gets the message. `version` and `options` of None: as a session that there is has it, or by default."""
 
     agent: Agent
     version: AgentVersion | None = None
@@ -60,12 +60,16 @@ class Answerer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared: `parts` are said after event `at` of the session. `answered`: the message that was said."""
+    """What is compared: `parts` are said after event `at` of the session. `answered`: the message that was said.
+
+    `is_first`: in a session that was made for it, which has the options of the first answerer.
+    """
 
     session: Context
     at: int
     parts: list[JSON]
     answered: Message | None = None
+    is_first: bool = False
 
 
 def begin(
@@ -144,7 +148,7 @@ def _first_question(
     """That of a new session. `how`: project and temporary."""
     how |= {"options": first.options, "key": f"compare {pk}", "title": _title(parts)}
     made = create_session(principal, first.agent, **how).context
-    return Question(made, made.last_event, list(parts))
+    return Question(made, made.last_event, list(parts), is_first=True)
 
 
 def _question(principal: Principal, session: uuid.UUID, parts: Sequence[JSON], answer: uuid.UUID | None) -> Question:
@@ -179,7 +183,9 @@ def _branch(
 
 def _side_of_new(principal: Principal, made: Comparison, question: Question, number: int, one: Answerer) -> Side:
     key = f"compare-{made.pk}-{number}"
-    how: dict[str, Any] = {"agent": one.agent, "options": one.options, "title": _title(question.parts)}
+    options = usual_options(principal, question.session, one.agent) if question.is_first else None
+    options = options if one.options is None else one.options
+    how: dict[str, Any] = {"agent": one.agent, "options": options, "title": _title(question.parts)}
     reason: forking.Reason = "retry" if question.answered else "fork"
     branch = forking.fork(principal, question.session, question.at, reason=reason, key=key, **how)
     enqueue(principal, branch, compose(question.parts, key=key), version=one.version)

@@ -22,7 +22,7 @@ from apps.optional.memory import remembering, rights
 from apps.optional.memory.models import AgentMemory, MemoryEntry, PersonalInstructions
 from apps.record.errors import Refusal
 from apps.record.models import Context
-from apps.web.resources import ResourceForm, words_of
+from apps.web.resources import ProjectField, ResourceForm, words_of
 from apps.web.settings.resources import SectionPages
 from apps.web.settings.sections import person_of, private_view, settings_page
 from apps.web.shell import agent_or_404, principal_of
@@ -31,9 +31,11 @@ FORM = "instructions"  # of a POST to the section
 
 
 class EntryForm(ResourceForm):
+    project = ProjectField("All sessions", label="Who is told")
+
     class Meta(ResourceForm.Meta):
         model = MemoryEntry
-        fields = ("text",)
+        fields = ("text", "project")
 
 
 class InstructionsForm(forms.ModelForm):  # type: ignore[type-arg]

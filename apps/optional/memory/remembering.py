@@ -23,7 +23,7 @@ from apps.optional.memory.models import MAX_TEXT, AgentMemory, MemoryEntry, Memo
 from apps.record.content.parts import is_blank
 from apps.record.errors import InvalidFields, UnsupportedOperation
 from apps.record.events import JSON
-from apps.record.projects import find_project
+from apps.record.projects import check_seen
 from parley.db.sql import database_time, delete_in_batches, write_transaction
 
 MOST_ENTRIES = 200  # of one person in a workspace
@@ -96,8 +96,7 @@ def _check(principal: Principal, entry: MemoryEntry) -> None:
         raise InvalidFields([("text", "Write what to remember.")])
     if len(entry.text) > MAX_TEXT:
         raise InvalidFields([("text", f"Write at most {MAX_TEXT} characters: one thing an entry.")])
-    if entry.project is not None and find_project(principal, entry.project) is None:
-        raise InvalidFields([("project", "There is no such project, or you may not see it.")])
+    check_seen(principal, entry.project)
 
 
 def _has_text(entry: MemoryEntry) -> bool:

@@ -1,12 +1,12 @@
 """What the agent of a turn is told of a person's memory (`record.briefings`).
 
-Only in a session of the person's own, for messages that they wrote themselves. A run's input keeps which entries were
-told, with digests of their texts: what is deleted is not told again, and stays nowhere.
+Only in a session of the person's own, for messages that they wrote themselves. Not if the message came by a credential
+for some agents: it reads the answers, but no memory. A run's input keeps which entries were told, with digests of
+their texts: what is deleted is not told again, and stays nowhere.
 """
 
 from __future__ import annotations
 
-import datetime
 import uuid
 from collections.abc import Iterable
 
@@ -17,8 +17,8 @@ from apps.optional.memory.models import AgentMemory, MemoryText, PersonalInstruc
 from apps.optional.memory.rights import uses_of
 from apps.record import lineage
 from apps.record.briefings import Asked, Briefing
-from apps.record.events import JSON
-from apps.record.models import Context
+from apps.record.events import JSON, EventType
+from apps.record.models import Context, Event
 
 MOST_CHARACTERS = 4_000  # of entries in a turn
 SHORT = 8  # characters of an entry's id
@@ -28,7 +28,7 @@ def note(asked: Asked) -> JSON | None:
     """Which instructions and entries the agent is told, and whether it may change entries."""
     context = asked.context
     is_own = context.owner_id == asked.user == asked.author and context.parent_task is None
-    if not is_own or context.is_temporary:
+    if not is_own or context.is_temporary or asked.is_limited:
         return None
     uses = uses_of(asked.agent, asked.user)
     whose = {"owner": asked.user, "workspace": asked.workspace}
@@ -55,17 +55,26 @@ def _texts(context: Context, whose: JSON) -> Iterable[MemoryText]:
 
 
 def _known_in(context: Context) -> Q:
-    """A fork knows what was known when its past ended, and what its own agents wrote since."""
+    """A fork knows what was known when its past ended, and what its own agents wrote since.
+
+    One of the session's newest event, as for a comparison, knows what was known when it was made.
+    """
     forks = lineage.fork_events(context)
     if not forks:
         return Q()
     points = lineage.events(context).filter(index__in=[one.index - 1 for one in forks])
     ended = dict(points.values_list("index", "at"))
-    moments: list[datetime.datetime] = [ended.get(one.index - 1, one.at) for one in forks]
+    moments = [one.at if _is_of_newest(one) else ended.get(one.index - 1, one.at) for one in forks]
     known = Q(at__lte=moments[0]) | Q(session=context.pk)
     for fork, until in zip(forks, moments[1:], strict=False):
         known |= Q(session=fork.context_id, at__lte=until)
     return known
+
+
+def _is_of_newest(fork: Event) -> bool:
+    """Whether nothing but marks of forks followed in the parent when the fork was made."""
+    later = Event.objects.filter(context=fork.payload["parent"], index__gt=fork.payload["at"], at__lte=fork.at)
+    return not later.exclude(type=EventType.SESSION_FORKED).exists()
 
 
 def _within_bound(texts: Iterable[MemoryText]) -> list[JSON]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from operator import attrgetter
 
-from django.db.models import F, Window
+from django.db.models import BooleanField, ExpressionWrapper, F, Q, Window
 from django.db.models.functions import RowNumber
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
@@ -17,19 +17,21 @@ from apps.optional.projects.models import Project
 from apps.optional.projects.projects import PROJECTS
 from apps.record.models import Context, ContextQuerySet
 from apps.record.projects import project_of
+from apps.web.shell import SidebarSection, as_rows
 
 SHOWN = 30  # projects in the sidebar
 RECENT = 4  # sessions of each
 
 
-def sidebar_section(principal: Principal) -> SafeString:
+def sidebar_section(principal: Principal) -> SidebarSection | None:
     """The reader's projects with their newest sessions. One query; two if there are projects."""
     projects = list(PROJECTS.visible_to(principal)[:SHOWN])
     if not projects:
-        return SafeString()
+        return None
     sessions = _newest_of_each(principal, projects)
     rows = [(one, sessions.get(one.pk, [])) for one in projects]
-    return render_to_string("projects/_sidebar.html", {"rows": rows})
+    families = frozenset(one.family_key for found in sessions.values() for one in found)
+    return SidebarSection("projects/_sidebar.html", rows, families)
 
 
 def sessions_of(principal: Principal, project: Project) -> ContextQuerySet:
@@ -42,9 +44,12 @@ def _sessions(principal: Principal) -> ContextQuerySet:
 
 
 def _newest_of_each(principal: Principal, projects: list[Project]) -> dict[object, list[Context]]:
+    """As rows of the sidebar, by project. Pinned sessions are listed above already."""
     place = Window(RowNumber(), partition_by=F("project"), order_by=[F("updated_at").desc(), F("id").desc()])
-    found = _sessions(principal).filter(project__in=[one.pk for one in projects]).annotate(place=place)
-    newest = found.filter(place__lte=RECENT).order_by("project", "place").only("title", "project", "updated_at")
+    rows = as_rows(_sessions(principal).filter(project__in=[one.pk for one in projects]), principal)
+    is_of_others = ExpressionWrapper(~Q(owner=principal.user_id), BooleanField())
+    found = rows.filter(is_pinned=False).annotate(place=place, is_of_others=is_of_others)
+    newest = found.filter(place__lte=RECENT).order_by("project", "place")
     return {key: list(group) for key, group in groupby(newest, attrgetter("project"))}
 
 

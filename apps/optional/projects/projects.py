@@ -134,6 +134,11 @@ DELETE = Act[Project](
 PROJECTS = Resource("projects", "project", Project, save, (SHARE, UNSHARE, DELETE), ("agent",))
 
 
+def session_projects(principal: Principal) -> list[tuple[uuid.UUID, str]]:
+    """For `record.projects`: those that the person sees, by name."""
+    return list(Project.objects.visible_to(principal).order_by("name", "pk").values_list("pk", "name"))
+
+
 def session_project(principal: Principal, key: uuid.UUID) -> SessionProject | None:
     """The hook of that name."""
     found = Project.objects.find_or_none(principal, key)

@@ -207,8 +207,8 @@ BUDGET_FIELDS = (
     "created_at",
 )  # fmt: skip
 SCHEDULE_FIELDS = (
-    "name", "agent__slug", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
-    "next_at", "paused_at", "created_at",
+    "name", "agent__slug", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "sessions",
+    "session", "project", "overlap", "catch_up", "next_at", "paused_at", "created_at",
 )  # fmt: skip
 ACT_FIELDS = ("at", "action", "object_type", "object_label", "address", "user_agent")
 

@@ -61,10 +61,11 @@ def start_run(
     files: Sequence[JSON] = (),
     traceparent: str = "",
     temporary: bool = False,
+    project: uuid.UUID | None = None,
 ) -> Receipt:
     """Start a run of a plan that the caller may use, once per `key` (its messageId). Synchronous.
 
-    `temporary`: see `accept.Options`.
+    `temporary`, `project`: see `accept.Options`.
 
     Raises InvalidFields for wrong inputs and agents that the caller may not use, and errors.Refusal for a key that was
     used for something else. Then nothing was stored.
@@ -74,9 +75,8 @@ def start_run(
     if not was_sent(principal.sender, plan, key):
         _check_start(principal, plan, {"text": text, **given, "files": list(files)})
     claim = claim_key(principal, plan, key)
-    return accept_and_publish(
-        principal, plan, message, extra_writes=claim, traceparent=traceparent, temporary=temporary
-    )
+    how: JSON = {"traceparent": traceparent, "temporary": temporary, "project": project}
+    return accept_and_publish(principal, plan, message, extra_writes=claim, **how)
 
 
 def claim_key(principal: Principal, plan: Agent, key: str) -> ExtraWrites:

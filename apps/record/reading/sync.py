@@ -22,13 +22,13 @@ import uuid
 import weakref
 from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.core import signing
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import Max, Min, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
@@ -240,6 +240,40 @@ def _missed(row: Context, position: Position) -> MissedEvents:
     return MissedEvents(row.pk, after, row.last_event, row.deleted_at is not None)
 
 
+type Stretch = tuple[datetime.datetime | None, list[MissedEvents]]
+
+
+def first_stretch(position: Position, missed: list[MissedEvents]) -> Stretch:
+    """What to read first of many missed events: those up to a time, of so many sessions that a token can name them.
+
+    A time of None: all of it. Three queries at most.
+    """
+    room = max(MAX_SESSIONS - len(position.indexes), 0)
+    unnamed = [one.session for one in missed if one.session not in position.indexes]
+    if len(unnamed) <= room:
+        return None, missed
+    new = Event.objects.filter(context__in=unnamed, at__gt=position.margin_start).order_by()
+    begins = new.values("context").annotate(first=Min("at")).order_by("first").values_list("first", flat=True)
+    following = begins[room : room + 1].first()
+    until = following - MICROSECOND if following is not None else position.at
+    if until <= position.at:
+        return None, missed
+    newest = _newest_until(until, [one.session for one in missed])
+    bounded = [replace(one, last=newest.get(one.session, 0)) for one in missed]
+    return until, [one for one in bounded if one.last > one.after]
+
+
+def position_at(position: Position, at: datetime.datetime) -> Position:
+    """The position of a client that has all up to a time, and some sessions further. One query."""
+    known = _newest_until(at - COMMIT_MARGIN, list(position.indexes))
+    return Position(at, {key: index for key, index in position.indexes.items() if index > known.get(key, 0)})
+
+
+def _newest_until(at: datetime.datetime, sessions: list[uuid.UUID]) -> dict[uuid.UUID, int]:
+    found = Event.objects.filter(context__in=sessions, at__lte=at).order_by()
+    return dict(found.values("context").annotate(newest=Max("index")).values_list("context", "newest"))
+
+
 BATCH_SIZE = feed.BATCH_SIZE  # events per fetch
 MAX_CONCURRENT_SESSIONS = 16  # sessions per fetch
 MAX_UNLISTED = 1000  # remembered contexts that are not sessions
@@ -274,13 +308,18 @@ Show = Callable[[Sequence[SyncItem]], Sequence[Any]]
 
 
 class Progress:
-    """Reads a user's events, or those of named sessions, from a position on."""
+    """Reads a user's events, or those of named sessions, from a position on.
+
+    If more sessions have missed events than a token can name, it reads stretch by stretch of time, so that a client
+    that is cut off goes on from the newest stretch.
+    """
 
     def __init__(self, principal: Principal, position: Position, sessions: frozenset[uuid.UUID], show: Show) -> None:
         self.principal, self.sessions, self.show, self.position = principal, sessions, show, position
         self._behind: dict[uuid.UUID, int] = {}  # sessions with events to read, and their newest; the next is first
         self.recorded_at: dict[uuid.UUID, datetime.datetime] = {}  # of sessions with new events
         self._unlisted: set[uuid.UUID] = set()
+        self._until: datetime.datetime | None = None  # the end of the stretch that is read now
 
     @property
     def is_behind(self) -> bool:
@@ -289,11 +328,22 @@ class Progress:
     async def find_missed(self, sessions: Collection[uuid.UUID] = ()) -> None:
         """Find where each session with new events continues, or each of these."""
         of, listed = self.sessions or sessions, not self.sessions
-        for missed in await db.run_for_stream(missed_events, self.principal, self.position, of, listed=listed):
-            # Of a deleted session only its deletion is sent.
-            after = max(missed.after, missed.last - 1) if missed.is_deleted else missed.after
-            self.position.indexes[missed.session] = after
+        found = await db.run_for_stream(missed_events, self.principal, self.position, of, listed=listed)
+        # Of a deleted session only its deletion is sent.
+        found = [replace(one, after=max(one.after, one.last - 1)) if one.is_deleted else one for one in found]
+        if not of:
+            self._until, found = await db.run_for_stream(first_stretch, self.position, found)
+        for missed in found:
+            self.position.indexes[missed.session] = missed.after
             self._note(missed.session, missed.last)
+
+    async def find_next_stretch(self) -> bool:
+        """Go on after a stretch that was read; says whether there was one."""
+        if self._until is None:
+            return False
+        self.position = await db.run_for_stream(position_at, self.position, self._until)
+        await self.find_missed()
+        return True
 
     async def note_announced(self, announced: dict[uuid.UUID, int]) -> None:
         """Contexts have reached these indexes; an unknown one may be a new session."""
@@ -329,7 +379,8 @@ class Progress:
         with running_hub().reader(session) as reader:
             events = await reader.read(after, feed.read_present_events)
         if events and events[0].index == after + 1:
-            return [SyncItem(session, event.index, event) for event in events[:size]]
+            last = self._behind[session] if self._until else events[-1].index
+            return [SyncItem(session, event.index, event) for event in events[:size] if event.index <= last]
         return [await db.run_for_stream(end_of_session, session)]
 
     def _move_after(self, item: SyncItem) -> None:
@@ -538,8 +589,9 @@ class SyncStream:
             if self.number is None:
                 self.number = self._live.end  # first: what happens from here on may be missed, too
                 await missed.find_missed()
-            while missed.is_behind:
-                yield await missed.read()
+            while missed.is_behind or await missed.find_next_stretch():
+                if missed.is_behind:
+                    yield await missed.read()
             if self.number == self._live.end:
                 if self._live.covers(missed):
                     return

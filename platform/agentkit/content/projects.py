@@ -52,23 +52,3 @@ class Project:
         if not all(isinstance(one, dict) for one in files):
             raise ValueError("Each file of a project is a part: an object.")
         return cls(key, name, instructions, [File(one, load) for one in files])
-
-
-def extension() -> Json:
-    """Its entry in the card of an agent that asks for projects."""
-    return {"uri": URI, "description": "The agent is told the project of a conversation: instructions and files."}
-
-
-def take(message: Json) -> Project | None:
-    """Take the project out of a message, so that no history keeps it. Raises ValueError with a sentence."""
-    metadata = message.get("metadata", {})
-    stated = {name: one for name, one in metadata.items() if name.endswith(ENDING)}
-    if not stated:
-        return None
-    message["metadata"] = {name: one for name, one in metadata.items() if name not in stated}
-    named = next((stated[name] for name in message.get("extensions") or () if name in stated), None)
-    if named is None:
-        return None
-    if not isinstance(named, dict):
-        raise ValueError("The project in the message's metadata must be an object.")
-    return Project.from_wire(named)

@@ -15,14 +15,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentkit.content import projects
 from agentkit.content.messages import CONTENT_KEYS, Message
-from agentkit.content.projects import Project
 from agentkit.handlers import SkillHandler
 from agentkit.runner import NeedsTask, answer, select_response_type
 from agentkit.selecting import ResponseType
-from agentkit.serving import state, steering
+from agentkit.serving import state, steering, told
 from agentkit.serving.tasks import CANCELED, ENDED, WAITING, Conversation, Conversations, Json, ServedTask
+from agentkit.serving.told import Told
 from agentkit.turns import Session
 
 VERSION = "1.0"
@@ -73,7 +72,7 @@ def card_of(handler: SkillHandler, url: str, *, needs_token: bool = False) -> Js
             "extensions": [
                 state.extension(handler),
                 *([steering.extension()] if handler.steerable else []),
-                *([projects.extension()] if handler.takes_projects else []),
+                *told.extensions(handler),
             ],
         },
         "defaultInputModes": list(handler.input_modes),
@@ -191,13 +190,13 @@ class Agent:
     async def _accept(self, message: Json) -> Json | ServedTask:
         """The answer or the task of a message: the same one if it comes twice, with whatever state."""
         try:
-            given, project = state.take(message), projects.take(message)
+            given, beside = state.take(message), told.take(self.handler, message)
         except ValueError as error:
             raise invalid(str(error)) from None
         key, digest = message["messageId"], hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()
         if key not in self.accepted:
             # It begins at once, so that a stream misses nothing of its task.
-            begun = asyncio.eager_task_factory(asyncio.get_running_loop(), self._take(message, given, project))
+            begun = asyncio.eager_task_factory(asyncio.get_running_loop(), self._take(message, given, beside))
             self.accepted[key] = digest, begun
         known, work = self.accepted[key]
         if known != digest:
@@ -211,7 +210,7 @@ class Agent:
             self.accepted.popitem(last=False)
         return done
 
-    async def _take(self, message: Json, given: state.Given, project: Project | None) -> Json | ServedTask:
+    async def _take(self, message: Json, given: state.Given, beside: Told) -> Json | ServedTask:
         """A message's answer, or its task, which works."""
         if message.get("taskId"):
             if (steered := self._steered_task(message)) is not None:
@@ -219,12 +218,12 @@ class Agent:
             task = self._asked_task(message, given)
         else:
             conversation = self._conversation(message.get("contextId", ""), given)
-            if (said := await self._answered(conversation, message, project)) is not None:
+            if (said := await self._answered(conversation, message, beside)) is not None:
                 kept = {given.uri: state.sendable({"conversation": conversation.state})} if given.uri else {}
                 return said | ({"metadata": said.get("metadata", {}) | kept} if kept else {})
             task = self.conversations.new_task(conversation)
         task.state_uri = given.uri
-        task.begin(self.handler, message, project)
+        task.begin(self.handler, message, beside)
         return task
 
     def _steered_task(self, message: Json) -> ServedTask | None:
@@ -265,7 +264,7 @@ class Agent:
             raise unsupported(f"The task is {_in_words(task)}: it asks nothing. Send a message without taskId.")
         return task
 
-    async def _answered(self, conversation: Conversation, wire: Json, project: Project | None) -> Json | None:
+    async def _answered(self, conversation: Conversation, wire: Json, beside: Told) -> Json | None:
         """The answer of a handler that answers this one without a task."""
         message = Message({**wire, "contextId": conversation.id})
         try:
@@ -277,7 +276,8 @@ class Agent:
                 history=conversation.messages,
                 references=conversation.references(message),
                 session=Session(conversation.memory),
-                project=project,
+                project=beside.project,
+                user_memory=beside.user_memory,
             )
         except NeedsTask:
             return None

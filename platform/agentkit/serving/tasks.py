@@ -21,11 +21,11 @@ from agentkit import testing
 from agentkit.content.emissions import Chunk, Emission, Progress, Token, WholeAnswer
 from agentkit.content.inbox import Mailbox
 from agentkit.content.messages import Artifact, Message, Part, text_part
-from agentkit.content.projects import Project
 from agentkit.handlers import SkillHandler
 from agentkit.outcomes import AuthRequired, Completed, Failed, InputRequired, Outcome, PaymentRequired, Rejected
 from agentkit.selecting import ExistingTask
 from agentkit.serving.state import Given, Ledger, of_conversation, of_task, run_of, sendable
+from agentkit.serving.told import Told
 from agentkit.turns import ReferencedTask, Session
 
 MOST_CONVERSATIONS = 1000  # kept; the one that was used least recently goes first
@@ -141,7 +141,7 @@ class ServedTask:
         metadata |= {self.steering_uri: {"read": list(self.read)}} if self.steering_uri else {}
         return self.shown(history) | ({"metadata": metadata} if metadata else {})
 
-    def begin(self, handler: SkillHandler, said: Json, project: Project | None = None) -> None:
+    def begin(self, handler: SkillHandler, said: Json, beside: Told) -> None:
         """Take the turn of a message, which begins the task or answers its question."""
         message, conversation = Message({**said, **self._ids}), self.conversation
         self.mailbox, self.stop_after_step, self.read = Mailbox(on_read=self._note_read), asyncio.Event(), []
@@ -157,7 +157,7 @@ class ServedTask:
             known: dict[str, Any] = {"history": history, "references": conversation.references(message)}
             known |= {"session": deepcopy(conversation.memory), "effects": self.ledger}
             turn = partial(testing.run, handler, message, **known)
-        turn = partial(turn, project=project, emit=self.hear, **arrives)
+        turn = partial(turn, project=beside.project, user_memory=beside.user_memory, emit=self.hear, **arrives)
         self.answer_id = f"answer-{said['messageId']}"
         self._change(WORKING)
         self.work = asyncio.get_running_loop().create_task(self._work(turn, deepcopy(conversation.memory)))

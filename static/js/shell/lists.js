@@ -127,7 +127,7 @@ function finish(list) {
     const group = row.parentElement;
     row.remove();
     if (group.children.length) continue;
-    group.previousElementSibling.remove();
+    if (!group.matches(".of-project")) group.previousElementSibling.remove(); // its heading
     group.remove();
   }
 }

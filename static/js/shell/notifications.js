@@ -44,6 +44,7 @@ async function say({ sessionId, payload }) {
   const asks = payload.state.endsWith("-required");
   if (!document.body.dataset.notifiedOf.includes(asks ? "questions" : "ended")) return; // as chosen in the settings
   if (!document.hidden && asks && location.pathname === "/inbox") return; // it appears there
+  if (!document.hidden && document.querySelector(`iframe[src*="/sessions/${sessionId}/"]`)) return; // as in a comparison
   const session = await api("GET", `/sessions/${sessionId}?include=tasks`).catch(() => null);
   if (!session || String(session.session.agent).startsWith("draft--")) return; // deleted, or offline; or a try beside a form
   const title = `“${session.session.title || "New session"}” ${WORDS[payload.state]}`;

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from django.conf import settings as installation
+
 from apps.accounts.secrets import webhook_signatures
 from apps.optional.channels.markdown import convert
 from apps.optional.channels.models import ChatChannel
@@ -26,7 +28,7 @@ class Slack(Platform):
     label = "Slack"
     longest = sending.LONGEST_BLOCK
     edit_seconds: ClassVar[float | None] = 1.5  # chat.update: about 50 a minute
-    api = sending.API
+    api = installation.SLACK_API_URL
     settings: ClassVar[Sequence[Setting]] = (
         Setting("bot_token", "Bot token", "It begins with xoxb-, under OAuth & Permissions."),
         Setting("signing_secret", "Signing secret", "Under Basic Information, App Credentials."),

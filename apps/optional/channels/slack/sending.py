@@ -12,7 +12,6 @@ from apps.optional.channels.slack.marking import MARKS
 from parley.outbound import Exchange
 
 JSON = dict[str, Any]
-API = "https://slack.com/api"
 LATER = {"ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"}
 LONGEST_BLOCK = 3_000  # characters of a section's text
 BUTTONS_A_ROW = 5
