@@ -52,7 +52,7 @@ def save(principal: Principal, channel: ChatChannel) -> ChatChannel:
 
 def missing_settings(channel: ChatChannel) -> list[Setting]:
     saved = channel.credentials
-    return [one for one in channel.at.settings if not saved.get(one.name)] if channel.at else []
+    return [one for one in channel.at.settings if one.is_needed and not saved.get(one.name)] if channel.at else []
 
 
 def shown_settings(channel: ChatChannel) -> JSON:

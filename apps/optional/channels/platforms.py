@@ -97,9 +97,12 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Button:
+    """`word`: what a reply must say to press it where there are no buttons; "": its label or its number."""
+
     label: str
     value: str
     look: Literal["", "primary", "danger"] = ""
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class Setting:
     label: str
     help_text: str
     is_secret: bool = True
+    is_needed: bool = True
 
 
 class Platform(ABC):
@@ -141,6 +145,7 @@ class Platform(ABC):
         longest: characters of a message, in the platform's form.
         most_bytes: of a request's body.
         edit_seconds: the wait between edits of one message while an agent writes; None: it cannot edit messages.
+        has_buttons: otherwise a reply names what it chooses.
     """
 
     name: ClassVar[str]
@@ -150,6 +155,7 @@ class Platform(ABC):
     longest: ClassVar[int]
     most_bytes: ClassVar[int] = 1024 * 1024
     edit_seconds: ClassVar[float | None] = None
+    has_buttons: ClassVar[bool] = True
 
     @abstractmethod
     def may_be_genuine(self, channel: ChatChannel, headers: Mapping[str, str]) -> bool:

@@ -25,6 +25,7 @@ class Mail(Platform):
     label = "E-mail"
     longest = 200_000
     most_bytes: ClassVar[int] = 25 * 1024 * 1024
+    has_buttons: ClassVar[bool] = False
     settings: ClassVar[Sequence[Setting]] = (
         Setting("address", "Address", "The agent's own, such as agent@example.org.", is_secret=False),
         Setting("secret", "Secret", "At least 16 characters. It signs what your mail server hands over."),
