@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -110,7 +110,8 @@ async def act(key: int) -> None:
     async with outbound.exchange(limits) as client:
         try:
             async with asyncio.timeout(LONGEST_EVENT):
-                said = await _done(begun, client)
+                begun, thread = await _placed(begun, client)
+                said = await _done(begun, client, thread)
                 if said:
                     await _tell(begun, client, said)
         except Refused as refused:
@@ -161,10 +162,20 @@ async def _tell(begun: Act, client: Exchange, said: str) -> None:
     await begun.platform.post(client, at, Outgoing(said, key=f"event-{begun.row.pk}"))
 
 
-async def _done(begun: Act, client: Exchange) -> str:
+async def _placed(begun: Act, client: Exchange) -> tuple[Act, ChatThread | None]:
+    """The event where it belongs, and the thread that is known there."""
+    thread, inbound = await db.run(_thread_of, begun), begun.inbound
+    if thread is None and inbound.kind == "message" and inbound.is_addressed:
+        opened = await begun.platform.open_thread(client, begun.channel, inbound)
+        if opened != inbound:
+            begun = replace(begun, inbound=opened)
+            thread = await db.run(_thread_of, begun)
+    return begun, thread
+
+
+async def _done(begun: Act, client: Exchange, thread: ChatThread | None) -> str:
     """Do it; returns what the person is to be told besides the agent's answer. Raises what is tried again."""
     inbound = begun.inbound
-    thread = await db.run(_thread_of, begun)
     if not inbound.is_addressed and thread is None:
         return ""  # people talk to each other
     code = linking.code_in(inbound.text) if inbound.kind == "message" else ""
@@ -215,6 +226,8 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
     agent = context.agent if context else await db.run(_usable_agent, begun, caller)
     await db.run(quotas.count_act, caller.principal)
     asked = await db.run(_open_question, begun, caller, thread) if thread and inbound.text else None
+    with suppress(Later, Refused):
+        await begun.platform.show_typing(client, At(begun.channel, inbound.place, inbound.thread))
     files = [await _part_of(begun, client, one, agent) for one in inbound.files]
     sent = None
     if asked is not None and context is not None:

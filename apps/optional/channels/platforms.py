@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -96,6 +96,20 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What `Platform.listen` read. It and the state are stored together, so that nothing is lost or done twice.
+
+    Attributes:
+        state: from where to go on after these events.
+        refused: why something is not taken, by its event id. Operators see it.
+    """
+
+    events: Sequence[Inbound] = ()
+    state: JSON = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Button:
     """`word`: what a reply must say to press it where there are no buttons; "": its label or its number."""
 
@@ -146,6 +160,7 @@ class Platform(ABC):
         most_bytes: of a request's body.
         edit_seconds: the wait between edits of one message while an agent writes; None: it cannot edit messages.
         has_buttons: otherwise a reply names what it chooses.
+        listen_seconds: the wait after `listen` has read all; None: it reads a connection, and goes on when that ends.
     """
 
     name: ClassVar[str]
@@ -156,6 +171,7 @@ class Platform(ABC):
     most_bytes: ClassVar[int] = 1024 * 1024
     edit_seconds: ClassVar[float | None] = None
     has_buttons: ClassVar[bool] = True
+    listen_seconds: ClassVar[float | None] = None
 
     @abstractmethod
     def may_be_genuine(self, channel: ChatChannel, headers: Mapping[str, str]) -> bool:
@@ -191,6 +207,24 @@ class Platform(ABC):
     async def download(self, client: Exchange, channel: ChatChannel, file: File) -> bytes:
         """The content of a file that somebody sent. Raises Later, Refused."""
         raise Refused(f"{self.label} gives no files.")
+
+    async def open_thread(self, client: Exchange, channel: ChatChannel, event: Inbound) -> Inbound:
+        """A message with which a talk begins, in the thread where the agent answers it.
+
+        A platform whose threads must be made makes one here; a second call finds it. Raises Later, Refused.
+        """
+        return event
+
+    async def show_typing(self, client: Exchange, at: At) -> None:  # noqa: B027
+        """Show people that an answer is on its way. Raises Later, Refused; nobody minds."""
+
+    def listens(self, channel: ChatChannel) -> bool:
+        """Whether a worker reads by `listen` what people do, because the platform does not post it."""
+        return False
+
+    def listen(self, client: Exchange, channel: ChatChannel, state: JSON) -> AsyncGenerator[Heard]:
+        """What people did since `state`, that of what was heard last; {} at first. Raises Later, Refused."""
+        raise NotImplementedError
 
     async def acknowledge(self, client: Exchange, channel: ChatChannel, event: Inbound) -> None:  # noqa: B027
         """Tell the platform that a button was pressed, if it waits for that. Most do not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.db import transaction
 
@@ -23,9 +23,13 @@ def find_channel(key: uuid.UUID) -> ChatChannel | None:
     return rows.filter(pk=key, owner__is_active=True, workspace__deleted_at=None).first()
 
 
-def record(channel: ChatChannel, events: Iterable[Inbound]) -> int:
-    """Have workers do what came in. What came before is left out; returns how many are new."""
-    events = [] if channel.paused_at else list(events)
+def record(channel: ChatChannel, events: Iterable[Inbound], refused: Mapping[str, str] = {}) -> int:
+    """Have workers do what came in. What came before is left out; returns how many are new.
+
+    `refused`: why something is not taken, by its event id.
+    """
+    if channel.paused_at:
+        return 0
     now = sql.database_time()
     rows = [
         ChatEvent(
@@ -33,6 +37,13 @@ def record(channel: ChatChannel, events: Iterable[Inbound]) -> int:
             body=strict_json.to_storable(one.to_json(), repair=True),
         )
         for one in events
+    ]  # fmt: skip
+    rows += [
+        ChatEvent(
+            channel=channel, event_id=bounded(key, LONGEST_ID), received_at=now, next_try_at=now, done_at=now,
+            problem=why[:300],
+        )
+        for key, why in refused.items()
     ]  # fmt: skip
     if not rows:
         return 0
@@ -46,7 +57,7 @@ def record(channel: ChatChannel, events: Iterable[Inbound]) -> int:
         # Another process may record the same now.
         ChatEvent.objects.bulk_create(new, ignore_conflicts=True)
         ChatChannel.objects.filter(pk=channel.pk).update(last_event_at=now)
-        ids = [row.event_id for row in new]
+        ids = [row.event_id for row in new if row.done_at is None]
         keys = list(ChatEvent.objects.filter(channel=channel, event_id__in=ids).values_list("pk", flat=True))
         transaction.on_commit(lambda: EVENTS_TO_ACT_ON.publish(*keys))
     return len(new)
