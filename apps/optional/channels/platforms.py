@@ -7,6 +7,8 @@ tables, no jobs and no retries: it raises `Later` or `Refused`, and the core doe
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 Kind = Literal["message", "edit", "press", "reaction"]
 SHOWN = 200  # characters of what a platform answers
+MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -269,6 +272,20 @@ async def call(
     if answer.status in LATER and answer.status not in takes:
         raise Later(f"{what} answered {answer.status}.", seconds_of(named.get("retry-after", "")))
     return answer.status, said, named
+
+
+def multipart(fields: Mapping[str, str], field: str, name: str, content: bytes, media_type: str) -> tuple[bytes, str]:
+    """A form with a file (RFC 7578), and its boundary."""
+    boundary = secrets.token_hex(16)
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        for key, value in fields.items()
+    ]
+    safe = re.sub(r'["\r\n]', "'", name)
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{safe}"\r\n'
+    kind = media_type if MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
+    ends = f"Content-Type: {kind}\r\n\r\n".encode(), f"\r\n--{boundary}--\r\n".encode()
+    return b"".join([*parts, head.encode(), ends[0], content, ends[1]]), boundary
 
 
 def seconds_of(text: object) -> float | None:
