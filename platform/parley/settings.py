@@ -136,6 +136,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.optional.channels.telegram",
     "apps.optional.channels.mail",
     "apps.optional.channels.discord",
+    "apps.optional.channels.teams",
     "apps.web",
     "apps.operators",
     "apps.optional.backup",

@@ -18,11 +18,12 @@ from tests.channels.discord import DiscordStandIn
 from tests.channels.mail import MailStandIn
 from tests.channels.slack import SlackStandIn
 from tests.channels.standin import StandIn, standing
+from tests.channels.teams import TeamsStandIn
 from tests.channels.telegram import TelegramStandIn
 from tests.work.hand import work_off
 
 STAND_INS: dict[str, type[StandIn]] = {
-    one.name: one for one in (SlackStandIn, TelegramStandIn, MailStandIn, DiscordStandIn)
+    one.name: one for one in (SlackStandIn, TelegramStandIn, MailStandIn, DiscordStandIn, TeamsStandIn)
 }
 
 

@@ -57,8 +57,8 @@ def test_pieces_fit_and_lose_nothing(text):
 
 def test_discord_gets_its_markdown():
     assert convert(f"{TEXT}\n\n{CODE}", DISCORD) == (
-        "**Title**\n\n**Bold** and *it*, `a<b`, ~~no~~ [site](<https://a.example/?b=1&c=2>)\n\n• one\n• two\n\n1. x\n2. y"
-        "\n\n```py\nif a < b:\n    pass\n```"
+        "**Title**\n\n**Bold** and *it*, `a<b`, ~~no~~ [site](<https://a.example/?b=1&c=2>)"
+        "\n\n• one\n• two\n\n1. x\n2. y\n\n```py\nif a < b:\n    pass\n```"
     )
 
 
