@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
-from apps.optional.channels.listening import FEEDS_TO_READ
 from apps.optional.channels.models import ChatFeed
+from apps.optional.channels.receiving import FEEDS_TO_READ
 from parley import db
 from parley.db import sql
 from tests.channels.standin import JSON, Call, StandIn

@@ -4,8 +4,8 @@ import pytest
 
 from apps.optional.channels import channels, receiving
 from apps.optional.channels.channels import PAUSE, RESUME
-from apps.optional.channels.listening import FEEDS_TO_READ
 from apps.optional.channels.models import ChatChannel, ChatEvent, ChatFeed
+from apps.optional.channels.receiving import FEEDS_TO_READ
 from parley import db, outbound
 from parley.db import sql
 from tests.channels.imap import HOST, PASSWORD, mail_server

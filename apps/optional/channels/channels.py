@@ -10,9 +10,9 @@ from django.conf import settings
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource, deleting, pausing, resuming, save_own
-from apps.optional.channels.listening import tune
 from apps.optional.channels.models import ChatChannel
 from apps.optional.channels.platforms import Later, Refused, Setting
+from apps.optional.channels.receiving import tune
 from apps.record.errors import InvalidFields, Refusal
 from apps.record.events import JSON
 from parley import outbound
