@@ -36,7 +36,8 @@ class DiscordStandIn(StandIn):
 
     Attributes:
         coming: what the next connection of the Gateway is told: events, other payloads, or a code that closes it.
-        beats: the numbers that heartbeats had.
+        beats: the numbers that heartbeats had. `interval`: between them, in milliseconds.
+        is_silent: it says nothing after the events, not even to heartbeats.
         begun: how connections of the Gateway began, and how the last one ended.
     """
 
@@ -52,6 +53,7 @@ class DiscordStandIn(StandIn):
         self.coming: list[Any] = []
         self.begun: list[JSON] = []
         self.beats: list[int] = []
+        self.interval, self.is_silent = 41_250, False
         self.ended: int | None = None
         self.sequence, self.gateway, self.flags = 0, None, 1 << 19
 
@@ -207,7 +209,7 @@ class DiscordStandIn(StandIn):
 
     async def _take(self, connection: Any) -> None:
         assert "v=10&encoding=json" in connection.request.path
-        await connection.send(json.dumps({"op": 10, "d": {"heartbeat_interval": 41_250}}))
+        await connection.send(json.dumps({"op": 10, "d": {"heartbeat_interval": self.interval}}))
         begun = json.loads(await connection.recv())
         self.begun.append(begun)
         assert begun["d"]["token"] == TOKEN
@@ -227,7 +229,8 @@ class DiscordStandIn(StandIn):
                 await self._dispatch(connection, *one)
             else:
                 await connection.send(json.dumps(one))
-        await connection.send(json.dumps({"op": 7, "d": None}))
+        if not self.is_silent:
+            await connection.send(json.dumps({"op": 7, "d": None}))
         with suppress(ConnectionClosed):
             while True:
                 self.beats.append(json.loads(await connection.recv())["d"])

@@ -136,6 +136,13 @@ async def test_heartbeat_is_sent_when_asked(chat):
 
 
 @of_discord
+async def test_silent_connection_is_given_up(chat):
+    chat.at.interval, chat.at.is_silent = 20, True
+    await chat.at.be_heard()
+    assert (len(chat.at.beats), chat.at.ended) == (1, 4000)
+
+
+@of_discord
 async def test_test_act_makes_commands_and_checks_intent(chat, ada):
     await db.run(TEST.perform, ada.principal, chat.channel)
     assert chat.at.commands == ["ask", "new", "Ask the agent"]

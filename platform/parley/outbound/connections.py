@@ -57,6 +57,8 @@ def encrypted(connection: socket.socket, host: str) -> ssl.SSLSocket:
 async def websocket(guard: Guard, url: str, seconds: float, most_bytes: int) -> AsyncIterator[ClientConnection]:
     """An open WebSocket at a `ws` or `wss` URL; no redirect is followed. `most_bytes`: of a message, unpacked.
 
+    It sends no pings: what speaks through it has heartbeats of its own.
+
     Raises OutboundError before it is open, and what `websockets` raises after that.
     """
     from websockets.asyncio.client import connect as open_websocket  # slow to load, and seldom used
@@ -70,8 +72,9 @@ async def websocket(guard: Guard, url: str, seconds: float, most_bytes: int) -> 
     opened.setblocking(False)
     try:
         connection = await open_websocket(
-            url, sock=opened, proxy=None, open_timeout=seconds, close_timeout=seconds, max_size=most_bytes, **secure
-        )
+            url, sock=opened, proxy=None, ping_interval=None, open_timeout=seconds, close_timeout=seconds,
+            max_size=most_bytes, **secure,
+        )  # fmt: skip
     except BaseException as error:
         opened.close()
         if isinstance(error, TimeoutError):

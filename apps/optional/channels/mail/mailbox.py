@@ -10,9 +10,11 @@ import asyncio
 import datetime
 import imaplib
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from apps.optional.channels.mail import receiving
@@ -27,6 +29,13 @@ SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
 NOT_ACCEPTED = "The mail server does not accept the user name and the password."
 NO_INBOX = "The mail server shows no INBOX to this user."
+
+
+_threads = ThreadPoolExecutor(16, thread_name_prefix="mailboxes")  # a slow server would fill the loop's own
+
+
+async def _in_thread[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_threads, partial(function, *args, **kwargs))
 
 
 class Session(imaplib.IMAP4):
@@ -87,7 +96,7 @@ class Mailbox:
         """A session with its INBOX, which is only read. Raises Later, Refused."""
         try:
             connection = await outbound.connect(self.host, self.port, SECONDS)
-            return await asyncio.to_thread(self._begin, connection)
+            return await _in_thread(self._begin, connection)
         except Forbidden as forbidden:
             raise Refused(str(forbidden)) from None
         except OutboundError as error:
@@ -115,21 +124,21 @@ class Mailbox:
 
     async def check(self) -> None:
         """Raises Later, Refused."""
-        await asyncio.to_thread(_close, await self.open())
+        await _in_thread(_close, await self.open())
 
     async def letters(self, state: JSON, checked_by: str) -> AsyncGenerator[Heard]:
         """Those that came after `state`, one by one; at first none. Raises Later, Refused."""
         session = await self.open()
         try:
-            state, uids = await asyncio.to_thread(self._position, session, state)
+            state, uids = await _in_thread(self._position, session, state)
             yield Heard(state=state)
             for uid in uids:
-                body, problem = await asyncio.to_thread(self._fetch, session, uid)
+                body, problem = await _in_thread(self._fetch, session, uid)
                 state = {**state, "uid": uid}
                 yield _heard(body, problem, checked_by, state)
             yield Heard(state={**state, "day": _today()})
         finally:
-            await asyncio.to_thread(_close, session)
+            await _in_thread(_close, session)
 
     def _position(self, session: Session, state: JSON) -> tuple[JSON, list[int]]:
         """From where letters are read, and the UIDs of those that are there."""
