@@ -15,7 +15,7 @@ from django.db.models import F, Max, Min, Q, Sum
 from django.db.models.functions import Mod
 from django.utils import timezone
 
-from apps.analytics.counting import NONE, Amount, Entry, percentile, sources
+from apps.analytics.counting import NONE, Amount, Entry, sources
 from apps.analytics.models import Figure, Position
 from apps.analytics.rollup import DAY, HOUR, SLICE, SLICES_KEPT, between, moment_of, seconds_of
 
@@ -172,27 +172,3 @@ def read[T](period: Period, compute: Callable[[Reading], T]) -> T:
 
 def _positions() -> Positions:
     return dict(Position.objects.values_list("source", "until"))
-
-
-def histogram(sums: Sums, **parts: Any) -> dict[int, int]:
-    """The buckets of a topic of times, of the keys with these parts."""
-    found = defaultdict[int, int](int)
-    for key, amount in sums.items():
-        if all(getattr(key, name) == value for name, value in parts.items()):
-            found[int(key.label)] += amount.number
-    return found
-
-
-def percentiles(sums: Sums, **parts: Any) -> tuple[float | None, float | None]:
-    """The median and the 95th percentile, in seconds; None if nothing was measured."""
-    counted = histogram(sums, **parts)
-    return percentile(counted, 0.5), percentile(counted, 0.95)
-
-
-def total(sums: Sums, **parts: Any) -> Amount:
-    """The sum of the keys with these parts."""
-    found = NONE
-    for key, amount in sums.items():
-        if all(getattr(key, name) == value for name, value in parts.items()):
-            found = found.plus(amount)
-    return found

@@ -68,11 +68,11 @@ class TaskCredential(Endpoint):
         if asked is None:
             raise LinkClosed
         if given["decline"]:
-            requests.decline_now(asked, by)
+            requests.decline(asked, by, requests.BY_OWNER)
         elif found.agent.kind == Agent.Kind.REMOTE:
             self._give_to_remote(found, given, by)
         else:
-            requests.give_now(asked, requests.read_credential(asked.auth_type, given), by)
+            requests.give(asked, requests.read_credential(asked.auth_type, given), by, requests.BY_OWNER)
         return Response(status=204)
 
     @sensitive_variables()

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -126,19 +127,16 @@ def read_credential(auth_type: str, given: Mapping[str, str]) -> GivenCredential
 
 def request_of(task: Task) -> CredentialRequest | None:
     """What the task asks for now; None if it asks for no credential."""
-    rows = CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
-    asked = rows.filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at").first()
+    asked = _whole_requests().filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at").first()
     return asked if task.state == TaskState.AUTH_REQUIRED else None
 
 
-def give_now(request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
-    """Store it for the owner's program, also where the link has expired. Raises LinkClosed."""
-    _resume(request, by, given, (RequestStatus.OPEN, RequestStatus.EXPIRED))
-
-
 def find_request(token: str) -> CredentialRequest | None:
-    rows = CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
-    return rows.filter(digest=CredentialRequest.digest_of(token), task__context__deleted_at=None).first()
+    return _whole_requests().filter(digest=CredentialRequest.digest_of(token), task__context__deleted_at=None).first()
+
+
+def _whole_requests() -> QuerySet[CredentialRequest]:
+    return CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
 
 
 def may_answer(request: CredentialRequest, user: User | None) -> bool:
@@ -160,14 +158,21 @@ def request_status(request: CredentialRequest) -> RequestStatus:
     return RequestStatus.EXPIRED if request.is_expired(timezone.now()) or newer.exists() else RequestStatus.OPEN
 
 
-def give(request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
-    """Store the credential, replacing an older one, and resume the task. Raises LinkClosed."""
-    _resume(request, by, given, (RequestStatus.OPEN,))
+BY_LINK = (RequestStatus.OPEN,)
+BY_OWNER = (RequestStatus.OPEN, RequestStatus.EXPIRED)
+"""Of which requests an answer counts: who comes by another way than the link needs no link that is still open."""
 
 
-def _resume(
-    request: CredentialRequest, by: User | None, given: GivenCredential | None, wanted: Sequence[RequestStatus]
+def give(
+    request: CredentialRequest,
+    given: GivenCredential | None,
+    by: User | None,
+    wanted: Sequence[RequestStatus] = BY_LINK,
 ) -> None:
+    """Store the credential, replacing an older one, and resume the task. Raises LinkClosed.
+
+    `given`: None if it was stored in another way.
+    """
     with _locked_to_answer(request, CredentialRequest.Answer.GIVEN, by, wanted) as (log, task):
         run = accept.record_resume(log, task.pk, because=f"A credential for {request.service} was given.")
         if given is not None:
@@ -177,17 +182,8 @@ def _resume(
         publish(run)
 
 
-def decline(request: CredentialRequest, by: User | None) -> None:
+def decline(request: CredentialRequest, by: User | None, wanted: Sequence[RequestStatus] = BY_LINK) -> None:
     """Fail the task because the person declined to give the credential. Raises LinkClosed."""
-    _decline(request, by, (RequestStatus.OPEN,))
-
-
-def decline_now(request: CredentialRequest, by: User | None) -> None:
-    """Decline for the owner's program, also where the link has expired. Raises LinkClosed."""
-    _decline(request, by, (RequestStatus.OPEN, RequestStatus.EXPIRED))
-
-
-def _decline(request: CredentialRequest, by: User | None, wanted: Sequence[RequestStatus]) -> None:
     with _locked_to_answer(request, CredentialRequest.Answer.DECLINED, by, wanted) as (log, task):
         declined = Failed(f"The credential for {request.service} was declined.", "credential_declined")
         finish.fail_waiting(log, task, declined)
@@ -216,12 +212,10 @@ def resume_waiting_tasks(agent: Agent, owner: User, by: User | None, service: st
 
     Also resumes tasks whose link has expired. With a `service`, those that asked for it alone.
     """
-    waiting = Task.objects.filter(agent=agent, owner=owner, state=TaskState.AUTH_REQUIRED)
-    for task in waiting:
-        asked = CredentialRequest.objects.filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at")
-        if (request := asked.first()) and service in (None, request.service):
+    for task in Task.objects.filter(agent=agent, owner=owner, state=TaskState.AUTH_REQUIRED):
+        if (request := request_of(task)) and service in (None, request.service):
             with suppress(LinkClosed):
-                _resume(request, by, None, (RequestStatus.OPEN, RequestStatus.EXPIRED))
+                give(request, None, by, BY_OWNER)
 
 
 def renew(request: CredentialRequest) -> str:

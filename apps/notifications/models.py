@@ -59,13 +59,13 @@ class Signing(models.Model):
     class Meta:
         abstract = True
 
-    def rotate(self, now: datetime.datetime, grace: datetime.timedelta = GRACE) -> str:
+    def rotate(self, now: datetime.datetime) -> str:
         """Give it a new secret, without saving; returns the secret.
 
-        If it is given another within that time, the oldest, which the receiver still has, signs on.
+        If it is given another within GRACE, the oldest, which the receiver still has, signs on.
         """
         if self.secret and (self.previous_until is None or self.previous_until <= now):
-            self.previous_secret, self.previous_until = self.secret, now + grace
+            self.previous_secret, self.previous_until = self.secret, now + GRACE
         self.secret = secret = new_secret()
         return secret
 

@@ -109,11 +109,9 @@ def push_headers(key: PushKey, endpoint: str, *, is_urgent: bool) -> dict[str, s
     }
 
 
-def encrypted(
-    text: bytes, keys: Keys, private: ec.EllipticCurvePrivateKey | None = None, salt: bytes | None = None
-) -> bytes:
-    """The body for one browser, in one record (RFC 8188). A new key and salt for each message, by default."""
-    private, salt = private or ec.generate_private_key(CURVE), salt or os.urandom(16)
+def encrypted(text: bytes, keys: Keys) -> bytes:
+    """The body for one browser, in one record (RFC 8188), with a key and a salt of its own."""
+    private, salt = ec.generate_private_key(CURVE), os.urandom(16)
     sender, receiver = point_of(private.public_key()), ec.EllipticCurvePublicKey.from_encoded_point(CURVE, keys.p256dh)
     shared = private.exchange(ec.ECDH(), receiver)
     secret = _derived(shared, keys.auth, b"WebPush: info\0" + keys.p256dh + sender, 32)

@@ -53,7 +53,7 @@ STATE_TONES = {
 }
 
 
-def list_action(action: RowAction, *, permission: str = "operate") -> Any:
+def list_action(action: RowAction, permission: str) -> Any:
     """An action of a list, on chosen rows. `permission` is the name in admin of what the action requires."""
 
     @admin.action(description=action.label, permissions=[permission])
@@ -63,16 +63,18 @@ def list_action(action: RowAction, *, permission: str = "operate") -> Any:
     return run
 
 
-def button(action: RowAction, *, icon: str, url_path: str, dialog: ActionDialog, permission: str = "operate") -> Any:
+def button(action: RowAction, permission: str) -> Any:
     """A button of a row's page, which asks first. `permission` as of `list_action`."""
+    address = button_path(action)
 
     def run(self: ActingAdmin, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
         self.act_on_row(request, action, object_id)
         row = action.rows().filter(pk=object_id).first()
         return redirect_dialog(self.model, None) if row is None else self.page_after(action, row)
 
-    run.__name__ = url_path.replace("-", "_")
-    described = {"description": action.label, "icon": icon, "url_path": url_path}
+    run.__name__ = address.replace("-", "_")
+    dialog = ActionDialog(title=action.question, description=action.effect, form_submit_text=action.label)
+    described = {"description": action.label, "icon": action.icon, "url_path": address}
     return page_action(permissions=[permission], dialog=dialog, **described)(run)
 
 
@@ -112,12 +114,11 @@ class ActingAdmin(ConsoleAdmin):
         for act in own:
             action = act if isinstance(act, RowAction) else cls._registered(act)
             cls.operate_permission = cls.operate_permission or action.permission
-            need, path = cls._permission_of(action), button_path(action)
-            name, of_list = path.replace("-", "_"), f"{action.name}_selected".replace("-", "_")
-            dialog = ActionDialog(title=action.question, description=action.effect, form_submit_text=action.label)
-            setattr(cls, name, button(action, icon=action.icon, url_path=path, dialog=dialog, permission=need))
+            need, of_list = cls._permission_of(action), f"{action.name}_selected".replace("-", "_")
+            pressed = button(action, need)
+            setattr(cls, pressed.__name__, pressed)
             if of_list not in cls.__dict__:
-                setattr(cls, of_list, list_action(action, permission=need))
+                setattr(cls, of_list, list_action(action, need))
             cls.actions = [*(cls.actions or ()), of_list]
         cls.acts = (*own, *inherited)
         cls._declared = tuple(cls.__dict__.get("actions_detail") or cls._declared)

@@ -15,9 +15,8 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -36,7 +35,7 @@ from apps.agents.models import Agent
 from apps.engine import activity
 from apps.housekeeping import processes
 from apps.housekeeping.backups import last_backup
-from apps.housekeeping.models import SEEN_WITHIN, Backup, ServerProcess
+from apps.housekeeping.models import SEEN_WITHIN, ServerProcess
 from apps.operators.doctor import Patient, calls
 from apps.record.execution import Run
 from apps.record.models import UNFINISHED_STATES, Task
@@ -44,7 +43,7 @@ from apps.remote.models import Breaker
 from parley import db, outbound
 from parley.db import sql
 from parley.telemetry.metrics import MOST_VALUES, exposition
-from parley.work import WorkList, work_lists
+from parley.work import work_lists
 
 log = logging.getLogger("parley.metrics")
 
@@ -95,38 +94,11 @@ def may_scrape(headers: Headers, peer: str) -> bool:
     return not settings.METRICS_TOKEN and address.is_loopback
 
 
-Labels = tuple[str, ...]
-"""Values of a metric's labels."""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Rows of one state."""
-
-    count: int = 0
-    oldest_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """What the database knows at one moment."""
-
-    runs: Mapping[str, Waiting] = field(default_factory=dict)  # by state
-    expired_leases: int = 0
-    tasks: Mapping[str, Waiting] = field(default_factory=dict)  # by state
-    lists: Mapping[Labels, Waiting] = field(default_factory=dict)  # of work, by name
-    dead_letters: int = 0
-    health: Mapping[Labels, float] = field(default_factory=dict)  # by agent and its kind
-    open_circuits: Mapping[Labels, float] = field(default_factory=dict)  # 1 or 0 by remote agent
-    processes: Mapping[Labels, float] = field(default_factory=dict)  # by kind, and whether alive or lost
-    backup: Backup | None = None  # the last complete one
-
-
 _lock = threading.Lock()
-_newest: tuple[float, Numbers] | None = None
+_newest: tuple[float, list[Metric]] | None = None
 
 
-def current_numbers() -> Numbers | None:
+def current_numbers() -> list[Metric] | None:
     """The numbers of the last CACHE_SECONDS, so that scrapes cannot load the database. None: it does not answer."""
     global _newest
     known = _newest
@@ -150,71 +122,114 @@ def forget_numbers() -> None:
     _newest = None
 
 
-def read_numbers() -> Numbers:
+def read_numbers() -> list[Metric]:
     """Short queries on indexes of what is unfinished: eleven, and one for each list of work."""
     now = sql.database_time()
+    return [*_runs(now), *_tasks(now), *_work(now), *_agents(), *_processes(now), *_backup()]
+
+
+def _runs(now: datetime.datetime) -> Iterator[Metric]:
     expired = Count("pk", filter=Q(state=Run.State.RUNNING, lease_until__lt=now))
-    unfinished = Run.objects.unfinished().order_by().values_list("state")
-    runs: Any = unfinished.annotate(count=Count("*"), oldest=Min("queued_at"), expired=expired)
-    open_tasks = Task.objects.unfinished().order_by().values_list("state")
-    tasks: Any = open_tasks.annotate(count=Count("*"), oldest=Min("status_at"))
-    rows = list(runs)
+    unfinished = Run.objects.unfinished().order_by().values_list("state").annotate(count=Count("*"), expired=expired)
+    rows = {state: (count, expired) for state, count, expired in unfinished}
+    counts = {state: rows.get(state, (0, 0))[0] for state in (Run.State.QUEUED, Run.State.RUNNING)}
+    oldest = activity.oldest_startable() if counts[Run.State.QUEUED] else None
+    yield _gauge("parley_runs", "Unfinished runs.", counts.items(), ["state"])
+    held = "Age of the oldest queued run that no pause holds back."
+    yield _gauge("parley_queue_oldest_seconds", held, _age(oldest, now))
+    lost = "Runs whose worker was lost, until another takes them."
+    yield _gauge("parley_expired_leases", lost, sum(expired for _, expired in rows.values()))
+
+
+def _tasks(now: datetime.datetime) -> Iterator[Metric]:
+    unfinished = Task.objects.unfinished().order_by().values_list("state")
+    rows = {state: told for state, *told in unfinished.annotate(count=Count("*"), oldest=Min("status_at"))}
+    each = {state: rows.get(state, (0, None)) for state in UNFINISHED_STATES}
+    counts = {state: count for state, (count, _) in each.items()}
+    ages = {state: _age(oldest, now) for state, (_, oldest) in each.items()}
+    yield _gauge("parley_tasks", "Unfinished tasks.", counts.items(), ["state"])
+    how_long = "How long the oldest task has been in a state."
+    yield _gauge("parley_task_oldest_seconds", how_long, ages.items(), ["state"])
+
+
+def _work(now: datetime.datetime) -> Iterator[Metric]:
+    """Of all lists of work, and once more of webhooks."""
+    counts: dict[str, float] = {}
+    ages: dict[str, float] = {}
+    for one in work_lists():
+        found = one.unfinished().order_by().aggregate(count=Count("*"), oldest=Min(one.since))
+        counts[one.name], ages[one.name] = found["count"], _age(found["oldest"], now)
+    told, webhooks = "Rows of a list of work that are not done.", DELIVERIES_TO_SEND.name
+    yield _gauge("parley_work_waiting", told, counts.items(), ["list"])
+    yield _gauge("parley_work_oldest_seconds", "Age of the oldest of them.", ages.items(), ["list"])
+    yield _gauge("parley_webhook_backlog", "Deliveries that wait.", counts[webhooks])
+    yield _gauge("parley_webhook_oldest_seconds", "Age of the oldest of them.", ages[webhooks])
+    dead = Delivery.objects.filter(state=Delivery.State.DEAD).count()
+    yield _gauge("parley_webhook_dead_letters", "Deliveries that were given up.", dead)
+
+
+def _agents() -> Iterator[Metric]:
     agents = Agent.objects.filter(is_enabled=True).order_by("pk").values_list("slug", "kind", "health")
+    found = [(slug, kind, HEALTH[Agent.Health(health)]) for slug, kind, health in agents[: MOST_VALUES["agent"]]]
+    health = "Health of enabled agents: 1 healthy, 0.5 degraded, 0 unavailable."
+    yield _gauge("parley_agent_health", health, found, ["agent", "kind"])
     remote = Agent.objects.enabled().filter(kind=Agent.Kind.REMOTE).order_by("pk").values_list("pk", "slug")
     opened = set(Breaker.objects.filter(opened_at__isnull=False).values_list("pk", flat=True))
-    waits = {state: Waiting(count, _age(oldest, now)) for state, count, oldest, _ in rows}
-    if queued := waits.get(Run.State.QUEUED):
-        waits[Run.State.QUEUED] = Waiting(queued.count, _age(activity.oldest_startable(), now))
-    return Numbers(
-        runs=waits,
-        expired_leases=sum(row[3] for row in rows),
-        tasks={state: Waiting(count, _age(oldest, now)) for state, count, oldest in tasks},
-        lists={(one.name,): _waiting(one, now) for one in work_lists()},
-        dead_letters=Delivery.objects.filter(state=Delivery.State.DEAD).count(),
-        health={(slug, kind): HEALTH[Agent.Health(health)] for slug, kind, health in agents[: MOST_VALUES["agent"]]},
-        open_circuits={(slug,): float(key in opened) for key, slug in remote[: MOST_VALUES["agent"]]},
-        processes=_processes(now),
-        backup=last_backup(),
-    )
+    circuits = [(slug, key in opened) for key, slug in remote[: MOST_VALUES["agent"]]]
+    stopped = "Whether a remote agent is left alone for a while (1)."
+    yield _gauge("parley_remote_circuit_open", stopped, circuits, ["agent"])
 
 
-def _processes(now: datetime.datetime) -> dict[Labels, float]:
+def _processes(now: datetime.datetime) -> Iterator[Metric]:
+    expected = "Workers and beats that there should be."
+    yield _gauge("parley_processes_expected", expected, processes.expected().items(), ["kind"])
     seen = Count("pk", filter=Q(seen_at__gt=now - SEEN_WITHIN))
     found = ServerProcess.objects.order_by().values_list("kind").annotate(all=Count("pk"), seen=seen)
     counts = {kind: (whole, alive) for kind, whole, alive in found}
-    each = [(kind.value, *counts.get(kind, (0, 0))) for kind in ServerProcess.Kind]
-    alive: dict[Labels, float] = {(kind, "alive"): float(seen) for kind, _, seen in each}
-    return alive | {(kind, "lost"): float(whole - seen) for kind, whole, seen in each}
+    rows: list[tuple[str, str, int]] = []
+    for kind in ServerProcess.Kind:
+        whole, alive = counts.get(kind, (0, 0))
+        rows += [(kind, "alive", alive), (kind, "lost", whole - alive)]
+    lost = "Workers and beats: alive, or lost, which were not seen lately and did not stop in good order."
+    yield _gauge("parley_processes", lost, rows, ["kind", "state"])
 
 
-def _waiting(work_list: WorkList, now: datetime.datetime) -> Waiting:
-    found = work_list.unfinished().order_by().aggregate(count=Count("*"), oldest=Min(work_list.since))
-    return Waiting(found["count"], _age(found["oldest"], now))
+def _backup() -> Iterator[Metric]:
+    last = last_backup()
+    at, size = ([(last.started_at.timestamp(),)], [(last.bytes,)]) if last else ([], [])
+    when = "When the last good backup began, in Unix time."
+    yield _gauge("parley_backup_last_success_timestamp_seconds", when, at)
+    yield _gauge("parley_backup_last_success_bytes", "Size of the last good backup.", size)
 
 
 def _age(since: datetime.datetime | None, now: datetime.datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-class DatabaseGauges(Collector):
-    """The numbers as metrics; None: the database did not answer."""
+def _gauge(name: str, help_: str, rows: float | Iterable[tuple[Any, ...]], labels: Sequence[str] = ()) -> Metric:
+    """`rows`: the values of the labels, then the number; or a number without labels."""
+    family = GaugeMetricFamily(name, help_, labels=labels)
+    for *values, number in rows if isinstance(rows, Iterable) else [(rows,)]:
+        family.add_metric(values, number)
+    return family
 
-    def __init__(self, numbers: Numbers | None) -> None:
+
+class DatabaseGauges(Collector):
+    """The numbers, and those of this machine. None: the database did not answer."""
+
+    def __init__(self, numbers: Collection[Metric] | None) -> None:
         self.numbers = numbers
 
     def collect(self) -> Iterator[Metric]:
-        is_up = float(self.numbers is not None)
-        yield _gauge("parley_database_up", "Whether the database answered this scrape.", is_up)
+        yield _gauge("parley_database_up", "Whether the database answered this scrape.", self.numbers is not None)
         with suppress(OSError):  # the folder is away
             disk = shutil.disk_usage(settings.DATA_DIR)
-            yield _gauge("parley_disk_free_bytes", "Free space where the data folder is.", float(disk.free))
-            yield _gauge("parley_disk_size_bytes", "Size of that disk.", float(disk.total))
+            yield _gauge("parley_disk_free_bytes", "Free space where the data folder is.", disk.free)
+            yield _gauge("parley_disk_size_bytes", "Size of that disk.", disk.total)
         end = CERTIFICATE.end() if settings.PUBLIC_BASE_URL.startswith("https:") else None
-        ends: dict[Labels, float] = {} if end is None else {(): end}
         told = "When the certificate of PUBLIC_BASE_URL ends, in Unix time."
-        yield _labelled("parley_certificate_end_timestamp_seconds", told, [], ends)
-        if self.numbers is not None:
-            yield from _gauges(self.numbers)
+        yield _gauge("parley_certificate_end_timestamp_seconds", told, [] if end is None else [(end,)])
+        yield from self.numbers or ()
 
 
 class PublicCertificate:
@@ -249,61 +264,6 @@ def read_certificate_end() -> float | None:
 
 
 CERTIFICATE = PublicCertificate(read_certificate_end)
-
-
-def _gauges(numbers: Numbers) -> Iterator[Metric]:
-    runs = {state.value: numbers.runs.get(state, Waiting()) for state in (Run.State.QUEUED, Run.State.RUNNING)}
-    tasks = {state.value: numbers.tasks.get(state, Waiting()) for state in UNFINISHED_STATES}
-    yield _labelled("parley_runs", "Unfinished runs.", ["state"], _counts(runs))
-    oldest = runs[Run.State.QUEUED.value].oldest_seconds
-    yield _gauge("parley_queue_oldest_seconds", "Age of the oldest queued run that no pause holds back.", oldest)
-    yield _gauge(
-        "parley_expired_leases", "Runs whose worker was lost, until another takes them.", float(numbers.expired_leases)
-    )
-    yield _labelled("parley_tasks", "Unfinished tasks.", ["state"], _counts(tasks))
-    yield _labelled(
-        "parley_task_oldest_seconds", "How long the oldest task has been in a state.", ["state"], _ages(tasks)
-    )
-    counts = {key: float(one.count) for key, one in numbers.lists.items()}
-    ages = {key: one.oldest_seconds for key, one in numbers.lists.items()}
-    yield _labelled("parley_work_waiting", "Rows of a list of work that are not done.", ["list"], counts)
-    yield _labelled("parley_work_oldest_seconds", "Age of the oldest of them.", ["list"], ages)
-    webhooks = numbers.lists.get((DELIVERIES_TO_SEND.name,), Waiting())
-    yield _gauge("parley_webhook_backlog", "Deliveries that wait.", float(webhooks.count))
-    yield _gauge("parley_webhook_oldest_seconds", "Age of the oldest of them.", webhooks.oldest_seconds)
-    yield _gauge("parley_webhook_dead_letters", "Deliveries that were given up.", float(numbers.dead_letters))
-    health = "Health of enabled agents: 1 healthy, 0.5 degraded, 0 unavailable."
-    yield _labelled("parley_agent_health", health, ["agent", "kind"], numbers.health)
-    stopped = "Whether a remote agent is left alone for a while (1)."
-    yield _labelled("parley_remote_circuit_open", stopped, ["agent"], numbers.open_circuits)
-    expected: dict[Labels, float] = {(kind.value,): float(count) for kind, count in processes.expected().items()}
-    yield _labelled("parley_processes_expected", "Workers and beats that there should be.", ["kind"], expected)
-    lost = "Workers and beats: alive, or lost, which were not seen lately and did not stop in good order."
-    yield _labelled("parley_processes", lost, ["kind", "state"], numbers.processes)
-    at: dict[Labels, float] = {(): numbers.backup.started_at.timestamp()} if numbers.backup else {}
-    size: dict[Labels, float] = {(): float(numbers.backup.bytes)} if numbers.backup else {}
-    when = "When the last good backup began, in Unix time."
-    yield _labelled("parley_backup_last_success_timestamp_seconds", when, [], at)
-    yield _labelled("parley_backup_last_success_bytes", "Size of the last good backup.", [], size)
-
-
-def _counts(rows: Mapping[str, Waiting]) -> dict[Labels, float]:
-    return {(state,): float(waiting.count) for state, waiting in rows.items()}
-
-
-def _ages(rows: Mapping[str, Waiting]) -> dict[Labels, float]:
-    return {(state,): waiting.oldest_seconds for state, waiting in rows.items()}
-
-
-def _gauge(name: str, help_: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, help_, value=value)
-
-
-def _labelled(name: str, help_: str, labels: list[str], values: Mapping[Labels, float]) -> Metric:
-    family = GaugeMetricFamily(name, help_, labels=labels)
-    for key, value in values.items():
-        family.add_metric(list(key), value)
-    return family
 
 
 class MetricsServer(http.server.ThreadingHTTPServer):

@@ -270,12 +270,8 @@ def call_path_to(agent: Agent, plans: Iterable[str]) -> list[str]:
 
 
 def _agents_named_by(agent: Agent) -> set[str]:
-    if agent.kind != Agent.Kind.PLAN or agent.current_version is None:
-        return set()
-    try:
-        return {slug for _, slug in PlanDefinition.read(agent.current_version.content).named_agents()}
-    except ValidationError:  # the plan can neither be read nor started
-        return set()
+    definition = definition_of(agent) if agent.kind == Agent.Kind.PLAN else None
+    return {slug for _, slug in definition.named_agents()} if definition else set()
 
 
 def _usable_agents(slugs: Iterable[str], principal: Principal | None) -> dict[str, Agent]:
@@ -328,9 +324,12 @@ def find_own_plan(principal: Principal, user: User, slug: str) -> Agent:
 
 def definition_of(plan: Agent) -> PlanDefinition | None:
     """None if it can no longer be read."""
-    if plan.current_version is None:
-        return None
+    return definition_at(plan.current_version)
+
+
+def definition_at(version: AgentVersion | None) -> PlanDefinition | None:
+    """None if it can no longer be read."""
     try:
-        return PlanDefinition.read(plan.current_version.content)
+        return PlanDefinition.read(version.content) if version else None
     except ValidationError:
         return None

@@ -135,6 +135,8 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.optional.channels.slack",
     "apps.optional.channels.telegram",
     "apps.optional.channels.mail",
+    "apps.optional.channels.discord",
+    "apps.optional.channels.teams",
     "apps.web",
     "apps.operators",
     "apps.optional.backup",

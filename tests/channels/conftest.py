@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from django.test import AsyncClient
 
 from apps.accounts.models import User
 from apps.optional.channels import channels
@@ -15,13 +14,17 @@ from apps.optional.channels.acting import EVENTS_TO_ACT_ON
 from apps.optional.channels.answering import ANSWERS_TO_POST
 from apps.optional.channels.models import ChatAccount, ChatAnswer, ChatChannel, ChatEvent
 from parley import db, outbound
+from tests.channels.discord import DiscordStandIn
 from tests.channels.mail import MailStandIn
 from tests.channels.slack import SlackStandIn
 from tests.channels.standin import StandIn, standing
+from tests.channels.teams import TeamsStandIn
 from tests.channels.telegram import TelegramStandIn
 from tests.work.hand import work_off
 
-STAND_INS: dict[str, type[StandIn]] = {"slack": SlackStandIn, "telegram": TelegramStandIn, "mail": MailStandIn}
+STAND_INS: dict[str, type[StandIn]] = {
+    one.name: one for one in (SlackStandIn, TelegramStandIn, MailStandIn, DiscordStandIn, TeamsStandIn)
+}
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +50,7 @@ class Chat:
 
     async def deliver(self, request: tuple[dict[str, str], bytes]) -> int:
         """The platform's request; returns the status."""
-        headers, body = request
-        kind = headers.pop("Content-Type", "application/json") if "Content-Type" in headers else "application/json"
-        answer = await AsyncClient().post(f"/hooks/chats/{self.channel.pk}", body, kind, headers=headers)
-        return answer.status_code
+        return await self.at.deliver(self.channel, request)
 
     async def do(self, request: tuple[dict[str, str], bytes]) -> None:
         """Deliver it, and let workers do it, so far as nothing waits for an agent."""

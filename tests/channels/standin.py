@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from django.test import AsyncClient
+
 from tests.outbound.receiving import answer, server
 
 JSON = dict[str, Any]
@@ -82,7 +84,8 @@ class StandIn(ABC):
             self.send(self.refused(status, seconds), writer)
             return
         said = self.answer(call)
-        self.send(answer(said if isinstance(said, bytes) else json.dumps(said).encode()), writer)
+        status, said = said if isinstance(said, tuple) else ("200 OK", said)
+        self.send(answer(said if isinstance(said, bytes) else json.dumps(said).encode(), status), writer)
         self.came.set()
 
     def send(self, reply: bytes, writer: asyncio.StreamWriter) -> None:
@@ -100,7 +103,18 @@ class StandIn(ABC):
     def posts(self, call: Call) -> bool: ...
 
     @abstractmethod
-    def answer(self, call: Call) -> JSON | bytes: ...
+    def answer(self, call: Call) -> JSON | bytes | tuple[str, JSON]:
+        """The body, after a status that is not 200."""
+
+    async def deliver(self, channel: Any, request: tuple[dict[str, str], bytes]) -> int:
+        """Make a request of the platform; returns the status."""
+        headers, body = request
+        kind = headers.pop("Content-Type", "application/json")
+        answer = await AsyncClient().post(f"/hooks/chats/{channel.pk}", body, kind, headers=headers)
+        return answer.status_code
+
+    async def close(self) -> None:  # noqa: B027
+        """What else was opened."""
 
     def post(self, thread: str, text: str, buttons: tuple[tuple[str, str], ...] = (), file: bytes | None = None) -> str:
         self.shown.append(Shown(self.new_id(), thread, text, list(buttons), file))
@@ -124,3 +138,4 @@ async def standing(one: StandIn):
     async with server(one.take) as at:
         one.url = at.url.rstrip("/")
         yield one
+        await one.close()

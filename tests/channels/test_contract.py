@@ -1,6 +1,7 @@
 """What holds at every platform. Each test runs against each platform's stand-in."""
 
 import datetime
+import re
 
 import pytest
 
@@ -230,20 +231,26 @@ async def test_guest_stays_in_guests_threads(talk, ada):
 
 
 @pytest.mark.parametrize("platform", ["telegram"], indirect=True)
-async def test_guests_new_session_leaves_others_questions(talk):
+@pytest.mark.parametrize("text", ["/new", "/new hello"])
+async def test_guest_cannot_take_over_thread(talk, text):
     await ChatChannel.objects.aupdate(takes_guests=True)
     await talk.do(talk.at.message("ada", "ask"))
     await answered(talk)
     asked = (await ChatThread.objects.aget()).session_id
-    await talk.do(talk.at.message("eve", "/new"))
-    assert "new session begins" in talk.at.texts[-1]
-    assert await ChatAnswer.objects.filter(session=asked).aexists()
+    await talk.do(talk.at.message("eve", text))
+    assert "linked account" in talk.at.texts[-1]
     await talk.do(talk.at.press("eve", "Blue"))
-    await talk.do(talk.at.message("eve", "blue"))
-    task = await Task.objects.aget(context=asked)
-    assert task.state == "input-required"
-    begun = (await ChatThread.objects.select_related("session").aget()).session
-    assert (begun.is_temporary, await Message.objects.filter(context=begun, role="user").acount()) == (True, 1)
+    assert (await ChatThread.objects.aget()).session_id == asked
+    assert (await Task.objects.aget()).state == "input-required"
+
+
+@pytest.mark.parametrize("platform", ["telegram"], indirect=True)
+async def test_new_session_leaves_earlier_questions(talk):
+    await talk.do(talk.at.message("ada", "ask"))
+    await answered(talk)
+    asked = (await ChatThread.objects.aget()).session_id
+    await talk.do(talk.at.message("ada", "/new"))
+    assert (await ChatThread.objects.aget()).session_id != asked
     await talk.do(talk.at.press("ada", "Blue"))
     await answered(talk)
     assert "You chose b" in " ".join(talk.at.texts)
@@ -403,9 +410,18 @@ async def test_call_is_shown_whole_and_approved(asked):
         assert shown.buttons == []
         assert "Approved by Ada" in shown.text
     else:
-        await asked.do(asked.at.message("ada", "approve", thread=asked.at.thread_of("100.1")))
+        word = re.search(r"“(approve \d+)”", shown.text)[1]
+        reply = f"{word.title()}.\n\n--\nAda"
+        await asked.do(asked.at.message("ada", reply, thread=asked.at.thread_of("100.1")))
     event = await Event.objects.aget(payload__approval__approved=True)
     assert event.payload["approval"]["name"] == "Ada"
+
+
+async def test_words_decide_about_no_call(asked):
+    for text in ("yes", "Approve.", "1", "refuse", "approve 0"):
+        await asked.do(asked.at.message("ada", text, thread=asked.at.thread_of("100.1")))
+        assert "waits for your decision" in asked.at.texts[-1]
+    assert (await Task.objects.aget()).state == "input-required"
 
 
 async def test_guest_approves_nothing(asked):

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.optional.channels.discord.marking import MARKS as DISCORD
 from apps.optional.channels.markdown import convert, split
 from apps.optional.channels.slack.marking import MARKS as SLACK
 from apps.optional.channels.telegram.marking import MARKS as TELEGRAM
@@ -52,3 +53,23 @@ def test_pieces_fit_and_lose_nothing(text):
     assert all(len(piece) <= 40 for piece in pieces)
     letters = [one for one in text if one.isalpha()]
     assert [one for piece in pieces for one in piece if one.isalpha()] == letters
+
+
+def test_discord_gets_its_markdown():
+    assert convert(f"{TEXT}\n\n{CODE}", DISCORD) == (
+        "**Title**\n\n**Bold** and *it*, `a<b`, ~~no~~ [site](<https://a.example/?b=1&c=2>)"
+        "\n\n• one\n• two\n\n1. x\n2. y\n\n```py\nif a < b:\n    pass\n```"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\\_b at https://a.example/x_y_z", "a\\_b at https://a.example/x_y_z"),
+        ("&lt;@123> and \\*stars\\*", "\\<@123> and \\*stars\\*"),
+        ("\\# no title", "\\# no title"),
+        ("`` a`b ``", "``a`b``"),
+    ],
+)
+def test_discord_marks_in_words_are_words(text, shown):
+    assert convert(text, DISCORD) == shown

@@ -10,8 +10,10 @@ import pytest
 import yaml
 from django.utils import timezone
 
+from apps.agents.models import Agent
 from apps.housekeeping.models import Backup
 from apps.operators import metrics as operators_metrics
+from parley import db
 from parley.telemetry import metrics
 from tests.operators.scraping import Scrape, expressions_of, named_in, scrape
 from tests.stack import ROOT
@@ -38,19 +40,9 @@ async def told(echo, settings, monkeypatch):
     for instrument in vars(metrics).values():
         if isinstance(instrument, metrics.Labelled):
             instrument[tuple("echo" for _ in instrument.labels)]
-    waiting = {("echo",): operators_metrics.Waiting()}
-    remote = operators_metrics.Numbers(
-        open_circuits={("echo",): 0.0},
-        health={("echo", "hosted"): 1.0},
-        lists=waiting,
-        processes={("worker", "lost"): 1.0},
-        backup=Backup(started_at=timezone.now()),
-    )
-    text, _ = metrics.exposition("", [operators_metrics.DatabaseGauges(remote)])
-    there = await scrape()
-    every = Scrape(text.decode())
-    assert set(there.described) == set(every.described)
-    return every
+    await db.run(Agent.objects.filter(pk=echo.pk).update, kind=Agent.Kind.REMOTE)
+    await db.run(Backup.objects.create, started_at=timezone.now(), state=Backup.State.COMPLETE)
+    return await scrape()
 
 
 def unknown_names(told: Scrape, expression: str) -> list[str]:

@@ -42,6 +42,8 @@ REASONS = {
     ("apps/operators/metrics.py", "socket"): "the family of the address to listen on",
     ("apps/operators/doctor/edge.py", "websockets"): "the installation's own address, as outbound resolves it",
     ("apps/accounts/people/single_sign_on.py", "requests"): "a session whose only adapter is the way out",
+    ("apps/optional/channels/mail/mailbox.py", "imaplib"): "a session over a connection that outbound opened",
+    ("apps/optional/channels/discord/gateway.py", "websockets"): "the types and errors of outbound's connections",
     ("apps/operators/doctor/connections.py", "smtplib"): "the operators' mail server",
     ("platform/agentkit/adapters/http_endpoint.py", "httpx2"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "openai"): BY_THE_HOST,

@@ -23,7 +23,16 @@ from apps.operators.actions import may_view
 from apps.operators.dashboard.filters import key_of
 from apps.operators.dashboard.page import picker_of
 from apps.operators.dashboard.ranges import TimeRange, range_of
-from apps.operators.dashboard.tables import Chart, Series, Table, Tile, chart_in_time, full_label, percent
+from apps.operators.dashboard.tables import (
+    Chart,
+    Series,
+    Table,
+    Tile,
+    chart_in_time,
+    chart_of_times,
+    full_label,
+    percent,
+)
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from apps.record.models import Feedback, Message
@@ -146,11 +155,9 @@ def _agent_link(agent: Agent, shown: TimeRange) -> Any:
     return cells.link(agent.name, analytics_url(agent.pk, shown))
 
 
-def analytics_url(agent: int, shown: TimeRange | None = None, **query: str | int) -> str:
-    rest = [shown.query] if shown else []
-    rest += [urlencode(query)] if query else []
-    url = reverse("operators:agent-analytics", args=[agent])
-    return f"{url}?{'&'.join(rest)}" if rest else url
+def analytics_url(agent: int, shown: TimeRange, **query: int) -> str:
+    rest = f"&{urlencode(query)}" if query else ""
+    return f"{reverse('operators:agent-analytics', args=[agent])}?{shown.query}{rest}"
 
 
 class AgentNumbers:
@@ -214,17 +221,13 @@ class AgentNumbers:
         ended = [Series(state, [getattr(one, state) for one in at], state) for state in ("done", "failed", "canceled")]
         if may_view(self.viewer, Message):
             ended.append(Series("messages", [one.messages for one in at], 0))
-        times = [
-            Series("median", [one.p50 for one in at], 0),
-            Series("95% within", [one.p95 for one in at], 1, dash=True),
-        ]
         costs = [Series("cost", [one.cost for one in at], 0)]
         whole, duration, period = self.whole, cells.duration, self.period
         used, spent = f"{whole.uses:,} uses.", f"{money(whole.cost)} in all."
         took, title = f"Median {duration(whole.p50)}, 95% within {duration(whole.p95)}.", "Time from start to end"
         return [
             chart_in_time("uses", "Uses", used, "stacked", "uses", period, ended, _count, NOTHING),
-            chart_in_time("times", title, took, "lines", "seconds", period, times, duration, NOTHING),
+            chart_of_times("times", title, took, period, self.by_point, NOTHING),
             chart_in_time("cost", "Cost", spent, "stacked", "money", period, costs, money, NOTHING),
         ]
 

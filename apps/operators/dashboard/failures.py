@@ -21,7 +21,7 @@ from apps.agents.models import Agent
 from apps.analytics.reading import Reading
 from apps.operators.actions import may_view
 from apps.operators.dashboard.ranges import TimeRange
-from apps.operators.dashboard.tables import Table, ago
+from apps.operators.dashboard.tables import Table
 from apps.operators.models import FailureGroup
 from apps.record.execution import Run
 from parley.faces import cells
@@ -96,7 +96,8 @@ class Failures:
         filters: dict[str, Any] = {"reason": one.reason, **({"by_agent": one.agent} if self.has_agents else {})}
         url = cells.list_url(Run, **self.shown.within("finished_at"), state__exact="failed", **filters)
         agent = [names.get(one.agent, "(deleted)")] if self.has_agents else []
-        row = (one.reason, *agent, cells.link(f"{one.number:,}", url), ago(one.first), ago(one.last))
+        seen = map(cells.relative_time, (one.first, one.last))
+        row = (one.reason, *agent, cells.link(f"{one.number:,}", url), *seen)
         if not self.has_groups:
             return row
         assignee = one.group.assignee if one.group else None

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from apps.accounts.models import User, Workspace
 from apps.agents.models import Agent
-from apps.analytics.counting import MICRO, Amount
-from apps.analytics.reading import Key, Reading, Sums, percentiles, total
+from apps.analytics.counting import MICRO, NONE, Amount
+from apps.analytics.measures import Measures, fold
+from apps.analytics.reading import Key, Reading, Sums
 from apps.operators import columns
 from apps.operators.actions import may_view
 from apps.operators.dashboard.failures import Failures
 from apps.operators.dashboard.ranges import TimeRange
-from apps.operators.dashboard.tables import SERIES, Chart, Series, Table, Tile, chart_in_time
+from apps.operators.dashboard.tables import SERIES, Chart, Series, Table, Tile, chart_in_time, chart_of_times
 from apps.plans.models import PlanRun
 from apps.record.execution import Run
 from parley.faces import cells
@@ -44,6 +46,8 @@ class Overview:
         self.reading, self.shown, self.viewer = reading, shown, viewer
         self.failures = Failures(reading, shown, viewer, failures)
         self.totals = reading.sums("run.state", "run.time", "run.model", "plan.state", by=("agent", "label"))
+        self.whole = fold(self.totals, lambda key: None).get(None, Measures())
+        self.by_agent = fold(self.totals, lambda key: key.agent)
         self.in_time = reading.sums("run.state", by=("agent", "label"), step=reading.period.step)
         self.times = reading.sums("run.time", by=("label",), step=reading.period.step)
         self.names = dict(Agent.objects.values_list("pk", "name")) if may_view(viewer, Agent) else {}
@@ -65,32 +69,28 @@ class Overview:
         return Figures(self._tiles(), charts, failures, tables)
 
     def _tiles(self) -> list[Tile]:
+        whole = self.whole
         found = [
             Tile(
                 cells.state(f"runs {state}", columns.RUN_TONES[state]),
-                cells.link(
-                    f"{total(self.totals, topic='run.state', label=state).number:,}", self.runs(state__exact=state)
-                ),
+                cells.link(f"{getattr(whole, state):,}", self.runs(state__exact=state)),
             )
             for state in STATES
         ]
-        p50, p95 = percentiles(self.totals, topic="run.time")
-        spent = total(self.totals, topic="run.state")
-        tokens = f"{spent.input_tokens:,} in, {spent.output_tokens:,} out"
-        found.append(
-            Tile("run time, median", cells.link(cells.duration(p50), self.runs()), f"95% within {cells.duration(p95)}")
-        )
-        found.append(Tile("cost", cells.link(money(spent.cost / MICRO), self.runs()), f"tokens: {tokens}"))
+        median, most = cells.duration(whole.p50), cells.duration(whole.p95)
+        tokens = f"{whole.input_tokens:,} in, {whole.output_tokens:,} out"
+        found.append(Tile("run time, median", cells.link(median, self.runs()), f"95% within {most}"))
+        found.append(Tile("cost", cells.link(money(whole.cost), self.runs()), f"tokens: {tokens}"))
         if may_view(self.viewer, PlanRun):
-            ended = total(self.totals, topic="plan.state").number
+            ended = sum(amount.number for key, amount in self.totals.items() if key.topic == "plan.state")
             url = cells.list_url(PlanRun, **self.shown.within("finished_at"))
             found.append(Tile(cells.state("plan runs ended", Tone.DONE), cells.link(f"{ended:,}", url)))
         return found
 
     def _largest(self) -> list[int]:
         """The agents with the most runs; OTHERS last, if there are more."""
-        runs = _by(self.totals, "run.state", lambda key: key.agent)
-        most = sorted(runs, key=lambda agent: (-runs[agent].number, agent))
+        ended = {agent: one.uses for agent, one in self.by_agent.items() if one.uses}
+        most = sorted(ended, key=lambda agent: (-ended[agent], agent))
         return most if len(most) <= SERIES else [*most[: SERIES - 1], OTHERS]
 
     def _throughput(self) -> Chart:
@@ -106,44 +106,34 @@ class Overview:
             Series(self._name(group), [counted[group][point] for point in points], number if by_agent else str(group))
             for number, group in enumerate(groups)
         ]
-        runs = total(self.totals, topic="run.state").number
-        summary = (
-            f"{runs:,} runs ended in the {self.shown.title}."
-            if self.shown.choice
-            else f"{runs:,} runs ended, {self.shown.title}."
-        )
+        when = f" in the {self.shown.title}" if self.shown.choice else f", {self.shown.title}"
+        summary = f"{self.whole.uses:,} runs ended{when}."
         title = "Runs that ended" + (", by agent" if by_agent else "")
         show = lambda value: f"{value or 0:,}"  # noqa: E731
         return chart_in_time("throughput", title, summary, "stacked", "runs", period, series, show, NO_RUNS)
 
     def _times(self) -> Chart:
-        period = self.reading.period
-        found = [percentiles(self.times, point=point) for point in period.points()]
-        series = [
-            Series("median", [p50 for p50, _ in found], 0),
-            Series("95% within", [p95 for _, p95 in found], 1, dash=True),
-        ]
-        p50, p95 = percentiles(self.totals, topic="run.time")
-        summary = f"The median run took {cells.duration(p50)}; 95% took at most {cells.duration(p95)}."
-        show = cells.duration
-        return chart_in_time("run-times", "Run time", summary, "lines", "seconds", period, series, show, NO_RUNS)
+        median, most = cells.duration(self.whole.p50), cells.duration(self.whole.p95)
+        summary = f"The median run took {median}; 95% took at most {most}."
+        by_point = fold(self.times, lambda key: key.point)
+        return chart_of_times("run-times", "Run time", summary, self.reading.period, by_point, NO_RUNS)
 
     def _times_by_agent(self) -> Chart:
         agents = [agent for agent in self._largest() if agent != OTHERS]
-        measured = {agent: percentiles(self.totals, topic="run.time", agent=agent) for agent in agents}
+        measured = [self.by_agent[agent] for agent in agents]
         names = [self._name(agent) for agent in agents]
         series = [
-            Series("median", [measured[agent][0] for agent in agents], 0),
-            Series("95% within", [measured[agent][1] for agent in agents], 1),
+            Series("median", [one.p50 for one in measured], 0),
+            Series("95% within", [one.p95 for one in measured], 1),
         ]
-        runs = _by(self.totals, "run.state", lambda key: key.agent)
         rows = [
             (
                 self._agent(agent),
-                cells.link(f"{runs[agent].number:,}", self.runs(by_agent=agent)),
-                *map(cells.duration, measured[agent]),
+                cells.link(f"{one.uses:,}", self.runs(by_agent=agent)),
+                cells.duration(one.p50),
+                cells.duration(one.p95),
             )
-            for agent in agents
+            for agent, one in zip(agents, measured, strict=True)
         ]
         table = Table("times-by-agent", "", ("agent", "runs", "median", "95% within"), rows, NO_RUNS)
         title, summary = "Run time by agent", "The agents with the most runs."
@@ -197,11 +187,11 @@ class Overview:
 FILTERS = {"agent": "by_agent", "model": "language_model", "workspace": "in_workspace"}
 
 
-def _by[K](sums: Sums, topic: str, group: Callable[[Key], K], **parts: Any) -> dict[K, Amount]:
-    found: dict[K, Amount] = {}
+def _by[K](sums: Sums, topic: str, group: Callable[[Key], K]) -> dict[K, Amount]:
+    found = defaultdict[K, Amount](lambda: NONE)
     for key, amount in sums.items():
-        if key.topic == topic and all(getattr(key, name) == value for name, value in parts.items()):
-            found[group(key)] = found[group(key)].plus(amount) if group(key) in found else amount
+        if key.topic == topic:
+            found[group(key)] = found[group(key)].plus(amount)
     return found
 
 

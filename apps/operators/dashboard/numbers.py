@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from apps.housekeeping.models import SEEN_WITHIN, ServerProcess
 from apps.operators import columns
 from apps.operators.actions import may_view
 from apps.operators.dashboard.ranges import TimeRange
-from apps.operators.dashboard.tables import Table, Tile, ago, bytes_of
+from apps.operators.dashboard.tables import Table, Tile, bytes_of
 from apps.plans.models import PlanRun, Step
 from apps.record.content.rendering import summarize_parts
 from apps.record.execution import Run
@@ -55,76 +56,60 @@ def waiting_groups(viewer: User) -> list[TileGroup]:
     return [group for group in groups if group.tiles]
 
 
-def counted(rows: QuerySet[Any], model: type[Model], **filters: Any) -> Any:
-    """The number of rows, as a link to them; "10,000+" for more."""
+def _tile(words: str, tone: Tone, rows: QuerySet[Any], order: str = "", moment: str = "", **filters: Any) -> Tile:
+    """The number of rows, as a link to them; "10,000+" for more. With an `order`, also its first row: the oldest."""
     number = rows.order_by().values("pk")[: MOST + 1].count()
     shown = f"{number:,}" if number <= MOST else f"{MOST:,}+"
-    return cells.link(shown, cells.list_url(model, **filters))
+    oldest = _oldest(rows, order, moment or order) if order else ""
+    return Tile(cells.state(words, tone), cells.link(shown, cells.list_url(rows.model, **filters)), oldest)
 
 
-def _waiting_tasks() -> list[Tile]:
-    found = []
-    for state in INTERRUPTED_STATES:
-        rows = Task.objects.unfinished().filter(state=state)
-        title = cells.state(state, columns.TASK_TONES[state])
-        found.append(Tile(title, counted(rows, Task, state__exact=state), _oldest(rows, "status_at")))
-    return found
-
-
-def _approvals() -> list[Tile]:
-    """Plan runs with a step that asks a person for a decision."""
-    asking = PlanRun.objects.unfinished().filter(pk__in=Step.objects.asking().values("run"))
-    return [
-        Tile(
-            cells.state("plans that ask", Tone.WAITING),
-            counted(asking, PlanRun, asking=1),
-            _oldest(asking, "created_at"),
-        )
-    ]
-
-
-def _changed_cards() -> list[Tile]:
-    changed = RemoteAgent.objects.filter(proposed__isnull=False)
-    return [Tile(cells.state("changed cards", Tone.WAITING), counted(changed, RemoteAgent, proposed__isempty=0))]
-
-
-def _runs() -> list[Tile]:
-    found = []
-    for state, moment in ((Run.State.QUEUED, "queued_at"), (Run.State.RUNNING, "started_at")):
-        rows = Run.objects.unfinished().filter(state=state)
-        title = cells.state(state.value, columns.RUN_TONES[state])
-        found.append(Tile(title, counted(rows, Run, state__exact=state.value), _oldest(rows, moment)))
-    return found
-
-
-def _deliveries() -> list[Tile]:
-    """Each state has an index of its own."""
-    found = []
-    for state, title in ((Delivery.State.WAITING, "webhook backlog"), (Delivery.State.DEAD, "failed deliveries")):
-        rows = Delivery.objects.filter(state__any_of=(state,))
-        number = counted(rows, Delivery, state__exact=state)
-        oldest = _oldest(rows, "pk", "created_at") if state == Delivery.State.WAITING else ""
-        found.append(Tile(cells.state(title, DeliveryAdmin.tones[state]), number, oldest))
-    return found
-
-
-def _oldest(rows: QuerySet[Any], order: str, moment: str = "") -> Any:
+def _oldest(rows: QuerySet[Any], order: str, moment: str) -> Any:
     """Since when the oldest row waits, as a link to it; "" for none."""
-    oldest = rows.order_by(order).only("pk", moment or order).first()
+    oldest = rows.order_by(order).only("pk", moment).first()
     if oldest is None:
         return ""
-    return cells.link(ago(getattr(oldest, moment or order)), cells.page_url(rows.model, oldest.pk))
+    return cells.link(cells.relative_time(getattr(oldest, moment)), cells.page_url(rows.model, oldest.pk))
 
 
-def faulty_tasks(shown: TimeRange) -> list[Tile]:
+def _waiting_tasks() -> Iterator[Tile]:
+    for state in INTERRUPTED_STATES:
+        rows = Task.objects.unfinished().filter(state=state)
+        yield _tile(state, columns.TASK_TONES[state], rows, "status_at", state__exact=state)
+
+
+def _approvals() -> Iterator[Tile]:
+    """Plan runs with a step that asks a person for a decision."""
+    asking = PlanRun.objects.unfinished().filter(pk__in=Step.objects.asking().values("run"))
+    yield _tile("plans that ask", Tone.WAITING, asking, "created_at", asking=1)
+
+
+def _changed_cards() -> Iterator[Tile]:
+    changed = RemoteAgent.objects.filter(proposed__isnull=False)
+    yield _tile("changed cards", Tone.WAITING, changed, proposed__isempty=0)
+
+
+def _runs() -> Iterator[Tile]:
+    for state, moment in ((Run.State.QUEUED, "queued_at"), (Run.State.RUNNING, "started_at")):
+        rows = Run.objects.unfinished().filter(state=state)
+        yield _tile(state.value, columns.RUN_TONES[state], rows, moment, state__exact=state.value)
+
+
+def _deliveries() -> Iterator[Tile]:
+    """Each state has an index of its own."""
+    waiting, dead = Delivery.State.WAITING, Delivery.State.DEAD
+    rows, tones = Delivery.objects.order_by(), DeliveryAdmin.tones
+    due = rows.filter(state__any_of=(waiting,))
+    yield _tile("webhook backlog", tones[waiting], due, "pk", "created_at", state__exact=waiting)
+    yield _tile("failed deliveries", tones[dead], rows.filter(state__any_of=(dead,)), state__exact=dead)
+
+
+def faulty_tasks(shown: TimeRange) -> Iterator[Tile]:
     """Tasks that failed, were rejected or canceled in the range, by their index."""
-    found = []
+    within = {"status_at__gte": shown.period.start, "status_at__lt": shown.period.end}
     for state in (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED):
-        begin, end = shown.period.start, shown.period.end
-        rows = Task.objects.filter(state__any_of=(state,), status_at__gte=begin, status_at__lt=end)
-        number = counted(rows, Task, state__exact=state, **shown.within("status_at"))
-        found.append(Tile(cells.state(f"tasks {state}", columns.TASK_TONES[state]), number))
-    return found
+        rows, filters = Task.objects.filter(state__any_of=(state,), **within), shown.within("status_at")
+        yield _tile(f"tasks {state}", columns.TASK_TONES[state], rows, state__exact=state, **filters)
 
 
 def newest_failures(shown: TimeRange) -> Table:
@@ -161,7 +146,7 @@ def workers(viewer: User) -> Table:
                 load = cells.link(load, cells.list_url(Run, **own))
         state = cells.state("alive", Tone.DONE) if is_seen else cells.state("not seen", Tone.FAILED)
         name = f"{process.get_kind_display()} {process.host}:{process.pid}"
-        rows.append((name, state, load, ago(process.seen_at)))
+        rows.append((name, state, load, cells.relative_time(process.seen_at)))
     return Table(
         "workers", "Workers", ("process", "state", "runs of its capacity", "heartbeat"), rows,
         "No worker has been seen. Tasks wait until one starts.",

@@ -18,7 +18,7 @@ from apps.operators.actions import may_view
 from apps.operators.dashboard import numbers
 from apps.operators.dashboard.banners import banners_for
 from apps.operators.dashboard.figures import Figures, Overview
-from apps.operators.dashboard.ranges import CHOICES, MINUTE, TimeRange, range_of
+from apps.operators.dashboard.ranges import CHOICES, MINUTE, TimeRange, range_of, written
 from apps.operators.dashboard.tables import Tile
 from apps.record.execution import Run
 from apps.record.models import Task
@@ -28,19 +28,11 @@ LATE = 10 * MINUTE  # without the periodic job, before the page says so
 
 def dashboard_context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Unfold's `DASHBOARD_CALLBACK`: adds what the operator may see."""
-    shown = range_of(request.GET)
-    parts = parts_of(request, shown)
-    return (
-        context
-        | parts
-        | {
-            "title": "Dashboard",
-            "picker": picker_of(shown, request),
-            "live_url": "?".join(
-                (reverse("operators:dashboard-parts"), "&".join((shown.query, *failures_of(request))))
-            ),
-        }
-    )
+    shown, chosen = range_of(request.GET), request.GET.get("failures")
+    query = shown.query + (f"&{urlencode({'failures': chosen})}" if chosen else "")
+    own = {"title": "Dashboard", "picker": picker_of(shown, request)}
+    own["live_url"] = f"{reverse('operators:dashboard-parts')}?{query}"
+    return context | parts_of(request, shown) | own
 
 
 @require_safe
@@ -55,8 +47,8 @@ def picker_of(shown: TimeRange, request: HttpRequest) -> dict[str, Any]:
     """The choices of a range, and what the custom one's fields begin with."""
     return {
         "choices": [(key, title, key == shown.choice) for key, (title, *_) in CHOICES.items()],
-        "from": shown.period.start.strftime("%Y-%m-%dT%H:%M"),
-        "to": shown.period.end.strftime("%Y-%m-%dT%H:%M"),
+        "from": written(shown.period.start),
+        "to": written(shown.period.end),
         "is_custom": not shown.choice,
         "title": shown.title,
         "problem": shown.problem,
@@ -88,8 +80,3 @@ def parts_of(request: HttpRequest, shown: TimeRange) -> dict[str, Any]:
 
 def _figures(reading: Reading, shown: TimeRange, viewer: User, failures: str) -> tuple[Figures, Any]:
     return Overview(reading, shown, viewer, failures).figures(), reading.as_of
-
-
-def failures_of(request: HttpRequest) -> list[str]:
-    """The choice of failures, as a part of a query."""
-    return [urlencode({"failures": chosen})] if (chosen := request.GET.get("failures")) else []

@@ -55,15 +55,9 @@ class TimeRange:
             return urlencode({"range": self.choice})
         return urlencode({"from": written(self.period.start), "to": written(self.period.end)})
 
-    @property
-    def lookups(self) -> tuple[str, str]:
-        """The beginning and the end, as lists take them."""
-        return self.period.start.isoformat(), self.period.end.isoformat()
-
     def within(self, field: str) -> dict[str, str]:
         """The lookups of a list for rows whose `field` lies in the range."""
-        begin, end = self.lookups
-        return {f"{field}__gte": begin, f"{field}__lt": end}
+        return {f"{field}__gte": self.period.start.isoformat(), f"{field}__lt": self.period.end.isoformat()}
 
 
 def written(moment: datetime.datetime) -> str:

@@ -5,11 +5,11 @@ A chart always has its numbers as a table, too. The script `static/console/chart
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apps.analytics.measures import Measures
 from apps.analytics.reading import Period
 from apps.analytics.rollup import DAY, HOUR, moment_of
 from parley.faces import cells
@@ -96,6 +96,17 @@ def chart_in_time(
     return Chart(key, title, summary, kind, unit, labels, series, table)
 
 
+def chart_of_times(
+    key: str, title: str, summary: str, period: Period, by_point: Mapping[int, Measures], empty: str
+) -> Chart:
+    at = [by_point.get(point, Measures()) for point in period.points()]
+    series = [
+        Series("median", [one.p50 for one in at], 0),
+        Series("95% within", [one.p95 for one in at], 1, dash=True),
+    ]
+    return chart_in_time(key, title, summary, "lines", "seconds", period, series, cells.duration, empty)
+
+
 def point_label(point: int, step: int) -> str:
     """When a point of a chart begins, in UTC."""
     at = moment_of(point)
@@ -125,7 +136,3 @@ def percent(share: float | None) -> str:
     if share is None:
         return "–"
     return f"{share:.0%}" if share in (0, 1) else f"{min(max(share, 0.001), 0.999):.1%}".replace(".0%", "%")
-
-
-def ago(since: datetime.datetime | None) -> Any:
-    return cells.relative_time(since)

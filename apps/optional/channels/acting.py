@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -70,6 +70,7 @@ GIVE_UP_AFTER = datetime.timedelta(hours=24)
 WAITS = (2.0, 600.0)  # between tries, in seconds: first and longest
 NOT_THEIRS = "This thread is somebody else's session. Begin a new thread."
 GUESTS_APPROVE_NOTHING = "Only somebody with a linked account can decide this."
+NOT_A_GUESTS = "Only somebody with a linked account can begin a new session in this thread."
 NOTHING_TO_EDIT = "The message was sent before I knew of it, so I cannot take the change. Send it again."
 GONE = "This button is too old."
 
@@ -109,7 +110,8 @@ async def act(key: int) -> None:
     async with outbound.exchange(limits) as client:
         try:
             async with asyncio.timeout(LONGEST_EVENT):
-                said = await _done(begun, client)
+                begun, thread = await _placed(begun, client)
+                said = await _done(begun, client, thread)
                 if said:
                     await _tell(begun, client, said)
         except Refused as refused:
@@ -160,10 +162,20 @@ async def _tell(begun: Act, client: Exchange, said: str) -> None:
     await begun.platform.post(client, at, Outgoing(said, key=f"event-{begun.row.pk}"))
 
 
-async def _done(begun: Act, client: Exchange) -> str:
+async def _placed(begun: Act, client: Exchange) -> tuple[Act, ChatThread | None]:
+    """The event where it belongs, and the thread that is known there."""
+    thread, inbound = await db.run(_thread_of, begun), begun.inbound
+    if thread is None and inbound.kind == "message" and inbound.is_addressed:
+        opened = await begun.platform.open_thread(client, begun.channel, inbound)
+        if opened != inbound:
+            begun = replace(begun, inbound=opened)
+            thread = await db.run(_thread_of, begun)
+    return begun, thread
+
+
+async def _done(begun: Act, client: Exchange, thread: ChatThread | None) -> str:
     """Do it; returns what the person is to be told besides the agent's answer. Raises what is tried again."""
     inbound = begun.inbound
-    thread = await db.run(_thread_of, begun)
     if not inbound.is_addressed and thread is None:
         return ""  # people talk to each other
     code = linking.code_in(inbound.text) if inbound.kind == "message" else ""
@@ -204,6 +216,8 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
     """Send the message to the thread's session, to the question that it was asked, or to a new session."""
     inbound = begun.inbound
     if inbound.begins_anew:
+        if caller.is_guest and thread is not None and not thread.of_guests:
+            raise UnsupportedOperation(NOT_A_GUESTS)
         if not inbound.text and not inbound.files:
             await db.run(_begin_anew, begun, caller, thread)
             raise UnsupportedOperation("A new session begins with your next message.")
@@ -211,7 +225,9 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
     context = await db.run(_open_session, caller, thread.session_id, thread.of_guests) if thread else None
     agent = context.agent if context else await db.run(_usable_agent, begun, caller)
     await db.run(quotas.count_act, caller.principal)
-    asked = await db.run(_open_question, caller, thread, inbound.text) if thread and inbound.text else None
+    asked = await db.run(_open_question, begun, caller, thread) if thread and inbound.text else None
+    with suppress(Later, Refused):
+        await begun.platform.show_typing(client, At(begun.channel, inbound.place, inbound.thread))
     files = [await _part_of(begun, client, one, agent) for one in inbound.files]
     sent = None
     if asked is not None and context is not None:
@@ -311,14 +327,25 @@ class Answered:
     data: Any = None
 
 
-def _open_question(caller: Caller, thread: ChatThread, text: str) -> Answered | None:
-    """The newest question of the thread's session that waits for the caller, as they were asked it."""
+def _open_question(begun: Act, caller: Caller, thread: ChatThread) -> Answered | None:
+    """The newest question of the thread's session that waits for the caller, as they were asked it.
+
+    Words decide about no tool call: that takes a button, or the word that the question names where there are none.
+    Raises UnsupportedOperation for other words.
+    """
+    has_buttons = begun.platform.has_buttons
     here = {"answer__thread": thread, "answer__session": thread.session_id}
     posts = ChatPost.objects.filter(**here, is_open=True).order_by("-pk")
     for post in posts:
         asking = post.find_asking()
         if asking is not None and asking.status_event == post.asked and asking.owner_id == caller.principal.user_id:
-            return Answered(post, questions.read_answer(post.choices, text))
+            is_call = asks_approval(asking.slot)
+            if is_call and caller.is_guest:
+                raise UnsupportedOperation(GUESTS_APPROVE_NOTHING)
+            data = None if is_call and has_buttons else questions.read_answer(post, begun.inbound.text)
+            if is_call and data is None:
+                raise UnsupportedOperation(questions.how_to_decide(post, has_buttons=has_buttons))
+            return Answered(post, data)
     return None
 
 

@@ -109,7 +109,7 @@ class Writer:
         if post.digest == digest:
             return
         buttons = [
-            Button(one.label, f"{post.pk}.{number}", one.look)  # type: ignore[arg-type]
+            Button(one.label, f"{post.pk}.{number}", one.look, questions.word_of(post, asdict(one)))  # type: ignore[arg-type]
             for number, one in enumerate(question.choices if question else ())
         ]
         outgoing = Outgoing(message, f"post-{post.pk}", buttons, await db.run(self._subject))

@@ -9,7 +9,7 @@ class ChannelsConfig(ParleyApp):
     before_erasure = ["forgetting.erase"]
     ledger_listeners = ["answering.note_news"]
     personal_data = ["linking.personal_data"]
-    work_lists = ["acting.EVENTS_TO_ACT_ON", "answering.ANSWERS_TO_POST"]
+    work_lists = ["acting.EVENTS_TO_ACT_ON", "answering.ANSWERS_TO_POST", "receiving.FEEDS_TO_READ"]
     periodic_jobs = {
         "chats.forget": ("KEEP_HOUSE_SECONDS", "forgetting.forget_events"),
         "chats.of_deleted_workspaces": ("KEEP_HOUSE_SECONDS", "forgetting.sweep"),

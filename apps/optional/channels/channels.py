@@ -12,6 +12,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource, deleting, pausing, resuming, save_own
 from apps.optional.channels.models import ChatChannel
 from apps.optional.channels.platforms import Later, Refused, Setting
+from apps.optional.channels.receiving import tune
 from apps.record.errors import InvalidFields, Refusal
 from apps.record.events import JSON
 from parley import outbound
@@ -47,12 +48,13 @@ def save(principal: Principal, channel: ChatChannel) -> ChatChannel:
     save_own(principal, channel)
     if not is_new:
         ChatChannel.objects.filter(pk=channel.pk).update(secrets=channel.secrets, problem=channel.problem)
+    tune(channel, is_on=not channel.paused_at and not missing)
     return channel
 
 
 def missing_settings(channel: ChatChannel) -> list[Setting]:
     saved = channel.credentials
-    return [one for one in channel.at.settings if not saved.get(one.name)] if channel.at else []
+    return [one for one in channel.at.settings if one.is_needed and not saved.get(one.name)] if channel.at else []
 
 
 def shown_settings(channel: ChatChannel) -> JSON:
@@ -79,6 +81,7 @@ def pause(channel: ChatChannel, principal: Principal) -> ChatChannel:
     """Nothing that comes in is taken, and nothing is posted. Raises NotNeeded."""
     if not ChatChannel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=sql.database_time()):
         raise NotNeeded("It is paused already.")
+    tune(channel, is_on=False)
     return channel
 
 
@@ -86,6 +89,7 @@ def resume(channel: ChatChannel, principal: Principal) -> ChatChannel:
     """Raises NotNeeded."""
     if not ChatChannel.objects.filter(pk=channel.pk, paused_at__isnull=False).update(paused_at=None):
         raise NotNeeded("It is not paused.")
+    tune(channel, is_on=not missing_settings(channel))
     return channel
 
 

@@ -33,6 +33,7 @@ class Marks:
     """How a platform writes things: each function gets what is within, in the platform's form."""
 
     escape: Callable[[str], str] = _same
+    escape_code: Callable[[str], str] | None = None  # in code; by default as elsewhere
     strong: Callable[[str], str] = _same
     em: Callable[[str], str] = _same
     s: Callable[[str], str] = _same
@@ -41,6 +42,9 @@ class Marks:
     link: Callable[[str, str], str] = lambda text, url: f"{text} ({url})"
     heading: Callable[[str], str] = _same
     quote: Callable[[str], str] = lambda text: "\n".join(f"> {line}" for line in text.split("\n"))
+
+    def escaped_code(self, text: str) -> str:
+        return (self.escape_code or self.escape)(text)
 
 
 def convert(text: str, marks: Marks) -> str:
@@ -70,7 +74,7 @@ def _blocks(tokens: Sequence[Token], marks: Marks) -> str:
                 stack[-1].said.append(words)
         elif kind in ("fence", "code_block"):
             language = token.info.split()[0] if token.info.split() else ""
-            stack[-1].said.append(marks.fence(marks.escape(token.content.rstrip("\n")), language))
+            stack[-1].said.append(marks.fence(marks.escaped_code(token.content.rstrip("\n")), language))
         elif kind == "hr":
             stack[-1].said.append("———")
         elif kind == "html_block":
@@ -132,7 +136,7 @@ def _inline(tokens: Sequence[Token], marks: Marks) -> str:
             case "softbreak" | "hardbreak":
                 said.append("\n")
             case "code_inline":
-                said.append(marks.code(marks.escape(token.content)))
+                said.append(marks.code(marks.escaped_code(token.content)))
             case "image":
                 said.append(_linked(marks.escape(token.content or "image"), str(token.attrGet("src") or ""), marks))
             case "link_open":

@@ -157,6 +157,27 @@ class ChatThread(models.Model):
         return self.long_thread or self.thread
 
 
+class ChatFeedQuerySet(RetriedQuerySet["ChatFeed"]):
+    def unfinished(self) -> Self:
+        return self.filter(is_on=True)
+
+
+class ChatFeed(Retried):
+    """What one worker at a time reads for a channel whose platform does not post everything, such as a mailbox."""
+
+    channel = models.OneToOneField(ChatChannel, on_delete=models.CASCADE, related_name="feed")
+    is_on = models.BooleanField(default=True)
+    state = models.JSONField(default=dict, help_text="From where to go on; only the platform reads it.")
+
+    objects = ChatFeedQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["next_try_at"], condition=Q(is_on=True), name="chat_feeds_to_read")]
+
+    def __str__(self) -> str:
+        return f"of {self.channel}"
+
+
 class ChatEventQuerySet(RetriedQuerySet["ChatEvent"]):
     def unfinished(self) -> Self:
         return self.filter(done_at=None)

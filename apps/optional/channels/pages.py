@@ -85,7 +85,7 @@ PAGES = ChannelPages(
     new=_new,
     section="chat-channels",
     icon="sessions",
-    about="Agents that people talk to in Slack, Telegram or by e-mail.",
+    about="Agents that people talk to in Slack, Microsoft Teams, Discord, Telegram or by e-mail.",
     line=_line,
 )
 ACCOUNTS = SectionPages(linking.CHAT_ACCOUNTS, section="chat-accounts", icon="link", line=ChatAccount.__str__)

@@ -7,8 +7,10 @@ tables, no jobs and no retries: it raises `Later` or `Refused`, and the core doe
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 Kind = Literal["message", "edit", "press", "reaction"]
 SHOWN = 200  # characters of what a platform answers
+MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -96,10 +99,27 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What `Platform.listen` read. It and the state are stored together, so that nothing is lost or done twice.
+
+    Attributes:
+        state: from where to go on after these events.
+        refused: why something is not taken, by its event id. Operators see it.
+    """
+
+    events: Sequence[Inbound] = ()
+    state: JSON = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Button:
+    """`word`: what a reply must say to press it where there are no buttons; "": its label or its number."""
+
     label: str
     value: str
     look: Literal["", "primary", "danger"] = ""
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,7 @@ class Setting:
     label: str
     help_text: str
     is_secret: bool = True
+    is_needed: bool = True
 
 
 class Platform(ABC):
@@ -141,6 +162,8 @@ class Platform(ABC):
         longest: characters of a message, in the platform's form.
         most_bytes: of a request's body.
         edit_seconds: the wait between edits of one message while an agent writes; None: it cannot edit messages.
+        has_buttons: otherwise a reply names what it chooses.
+        listen_seconds: the wait after `listen` has read all; None: it reads a connection, and goes on when that ends.
     """
 
     name: ClassVar[str]
@@ -150,6 +173,8 @@ class Platform(ABC):
     longest: ClassVar[int]
     most_bytes: ClassVar[int] = 1024 * 1024
     edit_seconds: ClassVar[float | None] = None
+    has_buttons: ClassVar[bool] = True
+    listen_seconds: ClassVar[float | None] = None
 
     @abstractmethod
     def may_be_genuine(self, channel: ChatChannel, headers: Mapping[str, str]) -> bool:
@@ -185,6 +210,24 @@ class Platform(ABC):
     async def download(self, client: Exchange, channel: ChatChannel, file: File) -> bytes:
         """The content of a file that somebody sent. Raises Later, Refused."""
         raise Refused(f"{self.label} gives no files.")
+
+    async def open_thread(self, client: Exchange, channel: ChatChannel, event: Inbound) -> Inbound:
+        """A message with which a talk begins, in the thread where the agent answers it.
+
+        A platform whose threads must be made makes one here; a second call finds it. Raises Later, Refused.
+        """
+        return event
+
+    async def show_typing(self, client: Exchange, at: At) -> None:  # noqa: B027
+        """Show people that an answer is on its way. Raises Later, Refused; nobody minds."""
+
+    def listens(self, channel: ChatChannel) -> bool:
+        """Whether a worker reads by `listen` what people do, because the platform does not post it."""
+        return False
+
+    def listen(self, client: Exchange, channel: ChatChannel, state: JSON) -> AsyncGenerator[Heard]:
+        """What people did since `state`, that of what was heard last; {} at first. Raises Later, Refused."""
+        raise NotImplementedError
 
     async def acknowledge(self, client: Exchange, channel: ChatChannel, event: Inbound) -> None:  # noqa: B027
         """Tell the platform that a button was pressed, if it waits for that. Most do not."""
@@ -229,6 +272,20 @@ async def call(
     if answer.status in LATER and answer.status not in takes:
         raise Later(f"{what} answered {answer.status}.", seconds_of(named.get("retry-after", "")))
     return answer.status, said, named
+
+
+def multipart(fields: Mapping[str, str], field: str, name: str, content: bytes, media_type: str) -> tuple[bytes, str]:
+    """A form with a file (RFC 7578), and its boundary."""
+    boundary = secrets.token_hex(16)
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        for key, value in fields.items()
+    ]
+    safe = re.sub(r'["\r\n]', "'", name)
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{safe}"\r\n'
+    kind = media_type if MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
+    ends = f"Content-Type: {kind}\r\n\r\n".encode(), f"\r\n--{boundary}--\r\n".encode()
+    return b"".join([*parts, head.encode(), ends[0], content, ends[1]]), boundary
 
 
 def seconds_of(text: object) -> float | None:

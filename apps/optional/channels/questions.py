@@ -94,13 +94,33 @@ def _call_in_words(task: Task) -> str:
     return "\n\n".join([*filter(None, said), f"```json\n{arguments.replace('```', '` ` `')}\n```"])
 
 
-def read_answer(choices: Sequence[JSON], text: str) -> Any:
-    """The data of the option that a text names, by its label or its number; None if it names none."""
+def word_of(post: ChatPost, choice: JSON) -> str:
+    """What a reply must say to decide about a tool call, so that no other words do; "" for another choice."""
+    answer = choice["answer"]
+    is_decision = isinstance(answer, dict) and DECISION in answer
+    return f"{choice['label']} {post.pk}".casefold() if is_decision else ""
+
+
+def read_answer(post: ChatPost, text: str) -> Any:
+    """The data of the option that a text names, by its label or its number; None if it names none.
+
+    A decision about a tool call has a word of its own, which is the text's first line.
+    """
     said = text.strip().casefold().rstrip(".!)")
-    for number, one in enumerate(choices, 1):
-        if said in (str(number), str(one["label"]).casefold()):
+    first = said.partition("\n")[0].strip().rstrip(".!)")
+    for number, one in enumerate(post.choices, 1):
+        word = word_of(post, one)
+        if first == word if word else said in (str(number), str(one["label"]).casefold()):
             return one["answer"]
     return None
+
+
+def how_to_decide(post: ChatPost, *, has_buttons: bool) -> str:
+    """What to tell a person who wrote something else while a tool call waits for a decision."""
+    if has_buttons:
+        return "The agent waits for your decision. Press a button of its question; words decide nothing."
+    words = " or ".join(f"“{word_of(post, one)}”" for one in post.choices)
+    return f"The agent waits for your decision. Begin your reply with {words}; other words decide nothing."
 
 
 def outcome_of(post: ChatPost) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self
 
 from django.http import HttpRequest
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from apps.a2a.protojson import Integer, Line, ProtoMessage, RequiredLine, Struct, Text, Value
 from apps.doors.clients import json_or_text
-from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
 Mode = Literal["values", "updates", "messages", "messages-tuple", "custom", "events"]
@@ -22,7 +21,17 @@ MOST_ROWS = 1000
 
 
 def _listed(given: Any) -> Any:
-    return given if isinstance(given, list) else [given]
+    """What comes singly, or as a JSON array in a query, which is how the SDK for JavaScript sends it."""
+    read = json_or_text(given) if isinstance(given, str) else given
+    return read if isinstance(read, list) else [given]
+
+
+def _flag(given: Any) -> bool:
+    return str(given).lower() in ("1", "true")
+
+
+Modes = Annotated[list[Mode], Field(min_length=1, max_length=10), BeforeValidator(_listed)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
 class Body(ProtoMessage):
@@ -88,7 +97,7 @@ class NewRun(Body):
     assistant_id: RequiredLine
     input: Value = None
     command: Command | None = None
-    stream_mode: Annotated[list[Mode], Field(min_length=1, max_length=10), BeforeValidator(_listed)] = ["values"]
+    stream_mode: Modes = ["values"]
     metadata: Struct | None = None
     config: Struct | None = None
     context: Value = None
@@ -107,32 +116,34 @@ class NewRun(Body):
     langsmith_tracer: Value = None
 
 
-def query_modes(request: HttpRequest) -> Sequence[Mode]:
-    """The modes that a query names, by default `values`. Raises InvalidParams."""
-    given = query_list(request, "stream_mode") or ["values"]
-    known = {mode: mode for mode in get_args(Mode)}
-    if not set(given) <= known.keys():
-        raise InvalidParams(f"Must be one of {', '.join(known)}.", "stream_mode")
-    return [known[one] for one in given]
+class Query(ProtoMessage):
+    """Names are in snake_case. Parameters that are not named here are ignored."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Self:
+        """Raises InvalidFields."""
+        return cls.read({name: given if given[1:] else given[0] for name, given in request.GET.lists()})
 
 
-def query_list(request: HttpRequest, name: str) -> list[str]:
-    """Values that come one by one, or as a JSON array, which is how the SDK for JavaScript sends them."""
-    given = request.GET.getlist(name)
-    read = json_or_text(given[0]) if len(given) == 1 else given
-    return [str(one) for one in read] if isinstance(read, list) else given
+class RunsQuery(Query):
+    limit: Annotated[Integer, Field(ge=0, le=MOST_ROWS)] = 10
+    offset: Annotated[Integer, Field(ge=0, le=MOST_ROWS)] = 0
+    status: str | None = None
+    select: Annotated[list[str], BeforeValidator(_listed)] | None = None
 
 
-def query_number(request: HttpRequest, name: str, default: int) -> int:
-    """Raises InvalidParams."""
-    text = request.GET.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and int(text[:6]) <= MOST_ROWS and len(text) <= 6):
-        raise InvalidParams(f"Must be a number from 0 to {MOST_ROWS}.", name)
-    return int(text)
+class JoinQuery(Query):
+    stream_mode: Modes = ["values"]
+    cancel_on_disconnect: Flag = False
 
 
-def query_flag(request: HttpRequest, name: str) -> bool:
-    return request.GET.get(name, "").lower() in ("1", "true")
+class CancelQuery(Query):
+    """What is recorded stays, so there is no other action."""
+
+    action: Literal["interrupt"] = "interrupt"
+    wait: Flag = False
 
 
 def picked(rows: Iterable[JSON], select: Sequence[str] | None) -> list[JSON]:

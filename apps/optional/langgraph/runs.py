@@ -31,18 +31,9 @@ from apps.engine.send import send
 from apps.limits import current as limits
 from apps.optional.langgraph.assistants import find_assistant
 from apps.optional.langgraph.messages import KEPT, Answer, read_messages
-from apps.optional.langgraph.requests import (
-    Mode,
-    NewRun,
-    checkpoint_of,
-    picked,
-    query_flag,
-    query_list,
-    query_modes,
-    query_number,
-)
+from apps.optional.langgraph.requests import CancelQuery, JoinQuery, Mode, NewRun, RunsQuery, checkpoint_of, picked
 from apps.optional.langgraph.streams import Events
-from apps.optional.langgraph.threads import WORKING, Run, find_thread, run_json, runs_of
+from apps.optional.langgraph.threads import WORKING, Run, find_thread, run_json, runs_of, values_of
 from apps.record import lineage, wire
 from apps.record.errors import ContextNotFound, InvalidParams, TaskNotCancelable
 from apps.record.events import JSON
@@ -58,13 +49,16 @@ ADDRESS = "/threads/{}/runs/{}"
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run, its thread and what came of its message."""
+    """A run, its thread with the runs before it, and what came of its message."""
 
     context: Context
-    run: Run
-    sent: Sent
     thread: str
-    earlier: list[JSON]
+    runs: Sequence[Run]
+    sent: Sent
+
+    @property
+    def run(self) -> Run:
+        return self.runs[-1]
 
     @property
     def agent(self) -> Agent:
@@ -76,8 +70,9 @@ class Begun:
         return {"Content-Location": address, "Location": f"{address}/{goes_on}"} if self.thread.isascii() else {}
 
     def events(self, modes: Sequence[Mode] = ("values",), after: int = 0) -> Events:
+        earlier = [*values_of(self.runs[:-1])["messages"], self.run.messages[0]]
         answer = Answer(self.run.id, self.context.pk)
-        return Events(self.run, self.thread, self.agent.slug, self.earlier, answer, modes, after)
+        return Events(self.run, self.thread, self.agent.slug, earlier, answer, modes, after)
 
     def pieces(self, principal: Principal, *, cancels: bool) -> Pieces:
         """What follows; of a run that a fork left behind, what is recorded.
@@ -122,54 +117,46 @@ async def wait(incoming: AuthenticatedRequest, asked: NewRun, thread_id: str = "
         return await _result(incoming, begun, cancels=asked.on_disconnect == "cancel")
 
 
-async def list_runs(incoming: AuthenticatedRequest, thread_id: str) -> str:
-    """GET: the newest first. Raises Refusal."""
-    limit, offset = query_number(incoming.request, "limit", 10), query_number(incoming.request, "offset", 0)
-    status = incoming.request.GET.get("status")
-
-    def read() -> list[JSON]:
-        context = find_thread(incoming.principal, thread_id)
-        found = [run_json(incoming.principal, context, run) for run in reversed(runs_of(context))]
-        return [one for one in found if status in (None, one["status"])]
-
-    rows = (await db.run(read))[offset : offset + limit]
-    return wire.json_text(picked(rows, query_list(incoming.request, "select")))
+def list_runs(principal: Principal, query: RunsQuery, thread_id: str) -> list[JSON]:
+    """The newest first. Raises Refusal."""
+    context = find_thread(principal, thread_id)
+    found = [run_json(principal, context, run) for run in reversed(runs_of(context))]
+    rows = [one for one in found if query.status in (None, one["status"])]
+    return picked(rows[query.offset : query.offset + query.limit], query.select)
 
 
-async def show(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> JSON:
-    begun = await db.run(_find, incoming.principal, thread_id, run_id)
-    return run_json(incoming.principal, begun.context, begun.run)
+def show(principal: Principal, thread_id: str, run_id: str) -> JSON:
+    begun = _find(principal, thread_id, run_id)
+    return run_json(principal, begun.context, begun.run)
 
 
-async def join(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> HttpResponseBase:
+async def join(incoming: AuthenticatedRequest, query: JoinQuery, thread_id: str, run_id: str) -> HttpResponseBase:
     """The thread's values once the run has ended. Raises Refusal."""
     begun = await db.run(_find, incoming.principal, thread_id, run_id)
     with _counted(incoming, begun.agent):
-        return await _result(incoming, begun, cancels=query_flag(incoming.request, "cancel_on_disconnect"))
+        return await _result(incoming, begun, cancels=query.cancel_on_disconnect)
 
 
-async def join_stream(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> HttpResponseBase:
+async def join_stream(
+    incoming: AuthenticatedRequest, query: JoinQuery, thread_id: str, run_id: str
+) -> HttpResponseBase:
     """The run's events, or those after `Last-Event-ID`. Raises Refusal."""
-    request = incoming.request
-    after = request.headers.get("Last-Event-ID") or "-1"
+    after = incoming.request.headers.get("Last-Event-ID") or "-1"
     if not LAST_EVENT_ID.fullmatch(after):
         raise InvalidParams("Must be the id of an event of this run.", "Last-Event-ID")
     begun = await db.run(_find, incoming.principal, thread_id, run_id)
     with _counted(incoming, begun.agent) as stack:
-        events = begun.events(query_modes(request), int(after))
-        cancels = query_flag(request, "cancel_on_disconnect")
+        events, cancels = begun.events(query.stream_mode, int(after)), query.cancel_on_disconnect
         return _event_stream(incoming, begun, events, cancels=cancels, stack=stack, scope=READ)
 
 
-async def cancel_run(incoming: AuthenticatedRequest, thread_id: str, run_id: str) -> HttpResponseBase:
+def cancel_run(principal: Principal, query: CancelQuery, thread_id: str, run_id: str) -> HttpResponse:
     """Stop the agent. Raises Refusal."""
-    if incoming.request.GET.get("action", "interrupt") != "interrupt":
-        raise InvalidParams("Must be interrupt: what is recorded stays.", "action")
-    begun = await db.run(_find, incoming.principal, thread_id, run_id)
+    begun = _find(principal, thread_id, run_id)
     if begun.run.task is None or not begun.run.is_last_of_task:
         raise TaskNotCancelable
-    await db.run(cancel.cancel_for, incoming.principal, begun.run.task)
-    return HttpResponse(status=204 if query_flag(incoming.request, "wait") else 202)
+    cancel.cancel_for(principal, begun.run.task)
+    return HttpResponse(status=204 if query.wait else 202)
 
 
 def _counted(incoming: AuthenticatedRequest, agent: Agent) -> ExitStack:
@@ -294,28 +281,21 @@ def _refuse_second(log: Ledger, task: uuid.UUID) -> None:
 def _begun(principal: Principal, sent: Sent) -> Begun:
     """The run of a sent message."""
     context = lookup.find_session(principal, sent.context)
-    index, found = sent.index if sent.task else sent.index - 1, runs_of(context)  # an answer follows its message
-    at = next(at for at, run in enumerate(found) if run.row.index == index)
-    return _run_at(principal, context, found[: at + 1], sent)
+    index = sent.index if sent.task else sent.index - 1  # an answer follows its message
+    upto = [run for run in runs_of(context) if run.row.index <= index]
+    return Begun(context, context.name_for(principal), upto, sent)
 
 
 def _find(principal: Principal, thread_id: str, run_id: str) -> Begun:
     """Raises ContextNotFound, NotFound."""
     context = find_thread(principal, thread_id)
     found = runs_of(context)
-    at = next((at for at, one in enumerate(found) if one.id == run_id), None)
-    if at is None:
+    run = next((one for one in found if one.id == run_id), None)
+    if run is None:
         raise NotFound("There is no such run in this thread.")
-    run = found[at]
     if run.task is not None:
         sent = Sent(context.pk, run.row.index, task=run.task.pk)
     else:
         said = lineage.messages(context).filter(role=Message.Role.AGENT, index=run.row.index + 1).first()
         sent = Sent(context.pk, run.row.index, answer=wire.message(said, context) if said else None)
-    return _run_at(principal, context, found[: at + 1], sent)
-
-
-def _run_at(principal: Principal, context: Context, found: Sequence[Run], sent: Sent) -> Begun:
-    """The last of these runs of a thread."""
-    earlier = [message for run in found[:-1] for message in run.messages]
-    return Begun(context, found[-1], sent, context.name_for(principal), [*earlier, found[-1].messages[0]])
+    return Begun(context, context.name_for(principal), found[: found.index(run) + 1], sent)

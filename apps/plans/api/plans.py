@@ -303,10 +303,7 @@ def plan_json(plan: Agent, size: int, user: User) -> JSON:
 
 
 def whole_plan_json(plan: Agent, version: AgentVersion | None, user: User) -> JSON:
-    try:
-        definition = PlanDefinition.read(version.content) if version else None
-    except ValidationError:
-        definition = None
+    definition = registry.definition_at(version)
     versions = plan.versions.defer("content").order_by("-number")[:MAX_VERSIONS]
     size = len(plan.current_version.content.get("steps", ())) if plan.current_version else 0
     return plan_json(plan, size, user) | {

@@ -62,6 +62,13 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
+def styles(*names: str) -> SafeString:
+    """Links to style sheets of `static/css`."""
+    links = ((static(f"css/{name}.css"),) for name in names)
+    return format_html_join("\n", '<link rel="stylesheet" href="{}">', links)
+
+
+@register.simple_tag
 def added_parts(name: str) -> SafeString:
     """What apps add at a place of all pages, by its name in `parley.registry`."""
     return format_html_join("", "{}", ((part(),) for part in added[name]))

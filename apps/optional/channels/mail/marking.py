@@ -26,6 +26,8 @@ LETTERS.add_render_rule("image", _link)
 def with_choices(text: str, buttons: Sequence[Button]) -> str:
     if not buttons:
         return text
+    if buttons[0].word:
+        return f"{text}\n\nBegin your reply with {' or '.join(f'“{one.word}”' for one in buttons)}."
     lines = [f"{number}. {one.label}" for number, one in enumerate(buttons, 1)]
     return "\n".join([text, "", *lines, "", "Reply with the number or the words of your choice."])
 

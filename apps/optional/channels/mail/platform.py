@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import ClassVar
 
 from django.conf import settings
 
 from apps.accounts.secrets import webhook_signatures
 from apps.optional.channels.mail import receiving, sending
+from apps.optional.channels.mail.mailbox import Mailbox
 from apps.optional.channels.mail.marking import with_choices
 from apps.optional.channels.models import ChatChannel
-from apps.optional.channels.platforms import At, File, Outgoing, Platform, Received, Refused, Setting
+from apps.optional.channels.platforms import JSON, At, File, Heard, Outgoing, Platform, Received, Refused, Setting
 from parley.outbound import Exchange
 
 SCHEME = webhook_signatures.HMAC
@@ -25,21 +26,33 @@ class Mail(Platform):
     label = "E-mail"
     longest = 200_000
     most_bytes: ClassVar[int] = 25 * 1024 * 1024
+    has_buttons: ClassVar[bool] = False
+    listen_seconds: ClassVar[float | None] = 60.0
     settings: ClassVar[Sequence[Setting]] = (
         Setting("address", "Address", "The agent's own, such as agent@example.org.", is_secret=False),
-        Setting("secret", "Secret", "At least 16 characters. It signs what your mail server hands over."),
         Setting(
             "checked_by", "Checked by",
             "The name at the beginning of Authentication-Results in letters that your mail server got. Letters without "
             "its dmarc=pass are dropped, because anybody can write a sender's name.",
             is_secret=False,
         ),
+        Setting(
+            "imap_server", "IMAP server", "Such as imap.example.org. Its INBOX is read each minute, and never changed.",
+            is_secret=False, is_needed=False,
+        ),
+        Setting("imap_user", "IMAP user", "If it is not the address.", is_secret=False, is_needed=False),
+        Setting("imap_password", "IMAP password", "Better one for this program alone.", is_needed=False),
+        Setting(
+            "secret", "Secret", "Without a mailbox: it signs what your mail server hands over. At least 16 characters.",
+            is_needed=False,
+        ),
     )  # fmt: skip
     setup: ClassVar[Sequence[str]] = (
-        "Have the mail server or provider post each letter for the address, as it came (message/rfc822), to {address}.",
+        "Enter the mailbox of the address: its IMAP server and password. Letters that come from now on are answered.",
+        "Or have the mail server post each letter for the address, as it came (message/rfc822), to {address}. "
         "Two headers sign it: X-Timestamp, the seconds since 1970, and X-Signature, the HMAC-SHA256 in hexadecimal of "
         "the timestamp, a dot and the letter, with the secret.",
-        "Press Test here. It says whether letters can go out, which needs EMAIL_URL.",
+        "Press Test here. It opens the mailbox, and says whether letters can go out, which needs EMAIL_URL.",
         "Write a letter to the address.",
     )
 
@@ -54,6 +67,16 @@ class Mail(Platform):
 
     def read(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes) -> Received:
         return receiving.read(body, channel.credentials.get("checked_by", ""))
+
+    def listens(self, channel: ChatChannel) -> bool:
+        return bool(channel.credentials.get("imap_server") and channel.credentials.get("imap_password"))
+
+    def listen(self, client: Exchange, channel: ChatChannel, state: JSON) -> AsyncGenerator[Heard]:
+        return self._mailbox(channel).letters(state, channel.credentials.get("checked_by", ""))
+
+    def _mailbox(self, channel: ChatChannel) -> Mailbox:
+        """Raises Refused."""
+        return Mailbox.of(channel.credentials, self.most_bytes)
 
     def render(self, text: str) -> str:
         return text
@@ -79,6 +102,10 @@ class Mail(Platform):
     async def connect(self, client: Exchange, channel: ChatChannel, address: str) -> str:
         if not settings.EMAIL_URL:
             raise Refused("This installation sends no letters. Set EMAIL_URL.")
-        if problem := webhook_signatures.secret_problem(SCHEME, channel.credentials.get("secret", "")):
+        if self.listens(channel):
+            await self._mailbox(channel).check()
+        elif not channel.credentials.get("secret"):
+            raise Refused("Enter the mailbox, or a secret by which a mail server hands letters over.")
+        elif problem := webhook_signatures.secret_problem(SCHEME, channel.credentials["secret"]):
             raise Refused(f"The secret: {problem}")
         return channel.credentials.get("address", "")

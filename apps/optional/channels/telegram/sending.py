@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import secrets
 from typing import Any
 from urllib.parse import quote
 
 from apps.optional.channels.markdown import convert
-from apps.optional.channels.platforms import At, Later, Outgoing, Refused, call, parsed, seconds_of
+from apps.optional.channels.platforms import At, Later, Outgoing, Refused, call, multipart, parsed, seconds_of
 from apps.optional.channels.telegram.marking import MARKS
 from parley.outbound import Exchange
 
@@ -27,23 +26,11 @@ async def ask(client: Exchange, api: str, token: str, method: str, **fields: Any
 async def ask_with_file(
     client: Exchange, api: str, token: str, method: str, name: str, content: bytes, **fields: Any
 ) -> Any:
-    """As `ask`, with the file as `document` (RFC 7578)."""
-    boundary = secrets.token_hex(16)
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
-        for key, value in fields.items()
-    ]
-    safe = name.replace('"', "'")
-    head = f'--{boundary}\r\nContent-Disposition: form-data; name="document"; filename="{safe}"\r\n'
-    parts += [
-        head.encode(),
-        b"Content-Type: application/octet-stream\r\n\r\n",
-        content,
-        f"\r\n--{boundary}--\r\n".encode(),
-    ]
+    """As `ask`, with the file as `document`."""
+    form, boundary = multipart(fields, "document", name, content, "")
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
     address = f"{api}/bot{quote(token, safe=':')}/{method}"
-    return _result(await _body_of(client, address, headers=headers, content=b"".join(parts)))
+    return _result(await _body_of(client, address, headers=headers, content=form))
 
 
 async def _body_of(client: Exchange, address: str, **request: Any) -> JSON:

@@ -1,0 +1,81 @@
+"""A stand-in of an IMAP server with TLS, as RFC 9051 describes it: as much as a reader of letters needs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import asynccontextmanager
+from email.message import EmailMessage
+
+from tests.outbound import certificates
+
+HOST, USER, PASSWORD = "localhost", "agent@example.org", "imap-password"
+
+
+class ImapStandIn:
+    """Attributes:
+    letters: by UID. `sizes`: what it says of one, if that is not its size.
+    """
+
+    def __init__(self) -> None:
+        self.letters: dict[int, bytes] = {}
+        self.sizes: dict[int, int] = {}
+        self.validity, self.port = 7, 0
+
+    def add(self, letter: EmailMessage | bytes, size: int = 0) -> int:
+        uid = max(self.letters, default=40) + 1
+        self.letters[uid] = letter if isinstance(letter, bytes) else letter.as_bytes()
+        self.sizes[uid] = size or len(self.letters[uid])
+        return uid
+
+    async def serve(self, reader, writer):
+        writer.write(b"* OK [CAPABILITY IMAP4rev1] ready\r\n")
+        while line := (await reader.readline()).decode().strip():
+            tag, command, *rest = line.split(" ", 2)
+            answer, result = self.answer(command, rest[0] if rest else "")
+            writer.write(b"".join([*answer, f"{tag} {result} done\r\n".encode()]))
+            await writer.drain()
+            if command == "LOGOUT":
+                break
+        writer.close()
+
+    def answer(self, command: str, rest: str) -> tuple[list[bytes], str]:
+        match command:
+            case "CAPABILITY":
+                return [b"* CAPABILITY IMAP4rev1\r\n"], "OK"
+            case "LOGIN":
+                return [], "OK" if rest == f'{USER} "{PASSWORD}"' else "NO [AUTHENTICATIONFAILED]"
+            case "EXAMINE":
+                following = max(self.letters, default=40) + 1
+                told = f"* OK [UIDVALIDITY {self.validity}] valid\r\n* OK [UIDNEXT {following}] next\r\n"
+                return [b"* %d EXISTS\r\n" % len(self.letters), told.encode()], "OK [READ-ONLY]"
+            case "LOGOUT":
+                return [b"* BYE\r\n"], "OK"
+            case "UID":
+                return self.uid(rest), "OK"
+        return [], "BAD"
+
+    def uid(self, rest: str) -> list[bytes]:
+        if found := re.fullmatch(r"SEARCH UID (\d+):\*", rest):
+            uids = [uid for uid in self.letters if uid >= int(found[1])] or sorted(self.letters)[-1:]
+            return [b"* SEARCH %s\r\n" % " ".join(map(str, uids)).encode()]
+        if re.fullmatch(r"SEARCH SINCE \d+-[A-Z][a-z]{2}-\d{4}", rest):
+            return [b"* SEARCH %s\r\n" % " ".join(map(str, self.letters)).encode()]
+        uid = int(rest.split(" ")[1])
+        if "RFC822.SIZE" in rest:
+            return [b"* 1 FETCH (UID %d RFC822.SIZE %d)\r\n" % (uid, self.sizes[uid])]
+        assert rest.endswith("(BODY.PEEK[])"), rest
+        body = self.letters[uid]
+        return [b"* 1 FETCH (UID %d BODY[] {%d}\r\n" % (uid, len(body)), body, b")\r\n"]
+
+
+@asynccontextmanager
+async def mail_server(folder, monkeypatch):
+    """One that Parley trusts."""
+    theirs, ours = certificates.tls(folder, HOST)
+    monkeypatch.setattr("parley.outbound.connections.trusted", lambda: ours)
+    one = ImapStandIn()
+    listening = await asyncio.start_server(one.serve, "127.0.0.1", 0, ssl=theirs)
+    one.port = listening.sockets[0].getsockname()[1]
+    yield one
+    listening.close()
