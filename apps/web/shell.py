@@ -154,7 +154,7 @@ def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recen
     rest = list(sessions.exclude(elsewhere)[: limit + 1])
     has_more = len(rest) > limit and limit < MOST_RECENT_SESSIONS
     others = Context.objects.shared_with(principal).listed()
-    shared = list(as_rows(others, principal).exclude(family__in=listed)[:RECENT_SESSIONS]) if others.exists() else []
+    shared = list(as_rows(others, principal).exclude(Q(family__in=listed))[:RECENT_SESSIONS]) if others.exists() else []
     return Recent(
         sections,
         pinned,

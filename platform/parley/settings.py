@@ -211,6 +211,8 @@ PAYMENTS_FACILITATOR = env.str("PAYMENTS_FACILITATOR", default="").rstrip("/")  
 PAYMENT_WALLETS = env.dict("PAYMENT_WALLETS", default={})  # by name: a URL, or a dotted path (see `payments.wallets`)
 PAYMENT_SECONDS = 30.0  # for each answer of the facilitator, and of a wallet
 
+SLACK_API_URL = env.str("SLACK_API_URL", default="https://slack.com/api").rstrip("/")  # GovSlack has another
+
 WEBHOOK_SECONDS = 10.0  # timeout of one call
 WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between failing calls: first (it doubles) and longest wait
 WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # since it was queued

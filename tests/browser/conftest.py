@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, expect, sync_playwright
 
 from tests import stack
-from tests.browser import agents, hostile, people
+from tests.browser import agents, hostile, people, standins
 from tests.chromium import CHROMIUM, WHOLE
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--renderer-process-limit=1")  # no spare renderer process
@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def server():
     """A Parley that may call itself as a remote agent, with quotas for fast tests."""
-    with stack.running(OUTBOUND_ALLOW="127.0.0.1", ACTS_PER_MINUTE="1000", FORKS_PER_MINUTE="1000") as running:
+    quotas = {"ACTS_PER_MINUTE": "1000", "FORKS_PER_MINUTE": "1000"}
+    with stack.running(OUTBOUND_ALLOW="127.0.0.1", SLACK_API_URL=standins.SLACK_API_URL, **quotas) as running:
         yield running
 
 

@@ -60,9 +60,9 @@ _NAMELESS = """
     include includeArtifacts index inline inputs isOn keepFiles keys kind kinds[] language limit listed max_gap
     mediaType message metadata mode name note only[] onlyIf options overlap p256dh pageSize part percent pinned
     position prefix publicKey q questionsAtOnce rating raw reason retry returnImmediately role running scheme scopes[]
-    secret secrets seen sha256 sharing signature signed size skill source speed state status statusTimestampAfter step
-    tag temporary text timestampHeader timeZone title to token type types unfinished Upload-Offset url username value
-    values version voice wait waiting whose withArtifacts withBranches yaml
+    secret secrets seen sessions sha256 sharing signature signed size skill source speed state status
+    statusTimestampAfter step tag temporary text timestampHeader timeZone title to token type types unfinished
+    Upload-Offset url username value values version voice wait waiting whose withArtifacts withBranches yaml
 """
 NAMELESS = frozenset(_NAMELESS.split())
 """Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""

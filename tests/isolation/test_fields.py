@@ -34,7 +34,7 @@ MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/plans": {"definition": PLAN},
     "POST /api/v1/plans/check": {"definition": PLAN},
     "POST /api/v1/plans/runs": {"text": "a"},
-    "POST /api/v1/schedules": {"name": "s", "text": "a", "kind": "interval", "everySeconds": 86400},
+    "POST /api/v1/schedules": {"name": "s", "agent": "echo", "text": "a", "kind": "interval", "everySeconds": 86400},
     "POST /api/v1/webhooks": {"name": "w", "scheme": "bearer"},
     "POST /api/v1/webhooks/preview": {"body": {}},
     "POST /api/v1/sessions": {"agent": "echo", "message": {"text": "a"}},

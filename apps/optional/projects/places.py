@@ -48,7 +48,7 @@ def _newest_of_each(principal: Principal, projects: list[Project]) -> dict[objec
     place = Window(RowNumber(), partition_by=F("project"), order_by=[F("updated_at").desc(), F("id").desc()])
     rows = as_rows(_sessions(principal).filter(project__in=[one.pk for one in projects]), principal)
     is_of_others = ExpressionWrapper(~Q(owner=principal.user_id), BooleanField())
-    found = rows.filter(is_pinned=False).annotate(place=place, is_of_others=is_of_others)
+    found = rows.filter(Q(is_pinned=False)).annotate(place=place, is_of_others=is_of_others)
     newest = found.filter(place__lte=RECENT).order_by("project", "place")
     return {key: list(group) for key, group in groupby(newest, attrgetter("project"))}
 

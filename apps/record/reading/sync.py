@@ -270,8 +270,9 @@ def position_at(position: Position, at: datetime.datetime) -> Position:
 
 
 def _newest_until(at: datetime.datetime, sessions: list[uuid.UUID]) -> dict[uuid.UUID, int]:
-    found = Event.objects.filter(context__in=sessions, at__lte=at).order_by()
-    return dict(found.values("context").annotate(newest=Max("index")).values_list("context", "newest"))
+    until = Event.objects.filter(context__in=sessions, at__lte=at).order_by()
+    found: Any = until.values("context").annotate(newest=Max("index")).values_list("context", "newest")
+    return dict(found)
 
 
 BATCH_SIZE = feed.BATCH_SIZE  # events per fetch
