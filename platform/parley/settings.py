@@ -114,6 +114,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.conversations.uploads",
     "apps.optional.memory",
     "apps.optional.projects",
+    "apps.optional.guardrails",
     "apps.remote",
     "apps.deployments",
     "apps.optional.federation",
