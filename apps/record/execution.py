@@ -232,7 +232,7 @@ class Payment(models.Model):
 class Withheld(models.Model):
     """What an agent said that nobody may read until somebody decides (see `engine.turns.guarding`). Not part of replay.
 
-    `content`: JSON, encrypted. The row is deleted when somebody has decided.
+    `content`: JSON, encrypted; empty when somebody has decided.
     """
 
     task = models.OneToOneField("record.Task", on_delete=models.CASCADE, related_name="withheld")

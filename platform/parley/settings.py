@@ -409,6 +409,11 @@ SPECTACULAR_SETTINGS = {
         "NotificationDigest": "apps.notifications.models.Channel.Digest",
         "ScheduleKind": "apps.automation.models.Schedule.Kind",
         **({} if "transfers" in LEFT_OUT else {"ExportState": "apps.optional.transfers.models.Export.State"}),
+        **(
+            {}
+            if "guardrails" in LEFT_OUT
+            else {"GuardrailDirection": "apps.optional.guardrails.models.Guardrail.Direction"}
+        ),
         "ScheduledRunState": "apps.automation.models.ScheduledRun.State",
         "IncomingWebhookScheme": "apps.accounts.secrets.webhook_signatures.CHOICES",
         "WebhookSignatureAlgorithm": "apps.accounts.secrets.webhook_signatures.ALGORITHMS",

@@ -4,14 +4,15 @@ import asyncio
 
 import pytest
 
-from agentkit import Answer, Completed, InputRequired, ResponseType, SkillHandler, TaskContext
+from agentkit import Completed, InputRequired, ResponseType, SkillHandler, TaskContext
 from apps.engine import accept, send
 from apps.optional.guardrails.models import Guardrail, RailDecision
 from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Event, Message, Task
+from apps.record.runs import Lease
 from parley import db
-from tests.working import begin, carry_out, let_the_lease_run_out, state_of
+from tests.working import carry_out, let_the_lease_run_out, state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("published")]
 MAIL = "Write to joe@example.org today"
@@ -53,11 +54,10 @@ class Reading(SkillHandler):
 class Saying(SkillHandler):
     """Answers with a message."""
 
-    async def select_response_type(self, message):
-        return ResponseType.MESSAGE
+    response_type = ResponseType.MESSAGE
 
-    async def answer(self, message):
-        return Answer.text(f"heard {message.text}")
+    async def on_request(self, task: TaskContext):
+        return Completed(f"heard {task.message.text}")
 
 
 @pytest.fixture
@@ -221,31 +221,28 @@ async def test_steered_question_waits_for_its_turn(ada, agent, rail, said):
     assert await db.run(state_of, receipt.task) == "input-required"
 
 
-class Killed(BaseException):
-    pass
-
-
 class Dying(SkillHandler):
     """Its worker dies with it, the first time."""
 
     retry_safe = True
     heard: list[str] = []
+    begun = asyncio.Event()
 
     async def on_request(self, task: TaskContext):
         self.heard.append(task.message.text)
+        self.begun.set()
         if len(self.heard) == 1:
             await asyncio.Event().wait()
         return Completed("done")
 
 
 async def test_retry_tells_the_same(ada, agent, rail, said):
-    Dying.heard = []
+    Dying.heard, Dying.begun = [], asyncio.Event()
     dying = await agent(Dying)
     made = await rail(action="redact")
     receipt = await db.run(accept.accept, ada.principal, dying, said(MAIL))
     work = asyncio.create_task(carry_out(receipt.run))
-    while not Dying.heard:
-        await asyncio.sleep(0)
+    await asyncio.wait_for(Dying.begun.wait(), 10)
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     await made.adelete()
@@ -257,14 +254,7 @@ async def test_retry_tells_the_same(ada, agent, rail, said):
 
 def give_up(run):
     row = Run.objects.get(pk=run)
-    let_the_lease_run_out(begin_lease(row))
-    Run.objects.filter(pk=run).update(alone=False)
-
-
-def begin_lease(row):
-    from apps.record.runs import Lease
-
-    return Lease(row.pk, row.fence, row.worker)
+    let_the_lease_run_out(Lease(row.pk, row.fence, row.worker))
 
 
 async def test_rails_of_others_do_not_hold(ada, bob, hearing, rail, said):

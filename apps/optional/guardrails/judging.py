@@ -27,7 +27,7 @@ class Judgement:
     used: Usage
 
 
-async def judge(question: str, text: str, model: str, seconds: float) -> Judgement:
+async def judge(question: str, text: str, model: str, seconds: int) -> Judgement:
     """Raises CannotJudge, TimeoutError, and what the model raises."""
     if len(text) > MAX_JUDGED:
         raise CannotJudge("The text is too long for a model.")

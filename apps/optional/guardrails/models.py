@@ -20,7 +20,7 @@ from apps.optional.guardrails.finding import CATEGORIES, check_patterns, region_
 MAX_PATTERNS = 20_000  # characters
 MAX_QUESTION = 500  # characters
 MOST_AGENTS = 100
-MOST_SECONDS = 30.0
+MOST_SECONDS = 30
 
 
 def valid_patterns(text: str) -> None:
@@ -131,8 +131,8 @@ class Guardrail(models.Model):
     model = models.CharField(
         "language model", max_length=200, blank=True, help_text="Empty: the default model of the installation."
     )
-    seconds = models.FloatField(
-        "seconds at most", default=5.0, validators=[MinValueValidator(0.1), MaxValueValidator(MOST_SECONDS)],
+    seconds = models.PositiveSmallIntegerField(
+        "seconds at most", default=5, validators=[MinValueValidator(1), MaxValueValidator(MOST_SECONDS)],
         help_text="How long the model may take.",
     )  # fmt: skip
     if_fails = models.CharField("if it cannot check", max_length=5, choices=Failing, default=Failing.BLOCK)
@@ -178,6 +178,10 @@ class Guardrail(models.Model):
             case self.Check.MODEL if not self.question.strip():
                 return "question", "Write a question that is answered with yes or no."
         return None
+
+
+DIRECTIONS = Guardrail.Direction
+"""For the reference of the API: `Guardrail.Direction` would need a longer line in the settings."""
 
 
 class RailDecisionQuerySet(WorkspaceQuerySet["RailDecision"]):

@@ -130,7 +130,7 @@ DELETE = Act[Guardrail](
     **ABOUT,
 )  # fmt: skip
 GUARDRAILS = Resource(
-    "guardrails", "guardrail", Guardrail, save, (TURN_OFF, TURN_ON, DELETE), ("owner",), ("order", "created_at", "id"),
+    "guardrails", "guardrail", Guardrail, save, (TURN_OFF, TURN_ON, DELETE), ("owner",),
     permission=Permission.BUILD, scope=MANAGE,
 )  # fmt: skip
 
