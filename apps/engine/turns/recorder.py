@@ -46,6 +46,7 @@ MAX_WAITING = 400  # emissions; more make the handler wait
 YIELD_EVERY = 50  # tokens after which other coroutines get a turn
 TOKEN_SECONDS = 0.04
 MAX_TOKEN_LENGTH = 2048  # characters of one token event
+LONG_TEXT = 10_000  # characters that a guard searches in a thread
 
 
 @dataclass(slots=True)
@@ -65,6 +66,11 @@ class TokenBuffer:
 
 type Waiting = Emission | TokenBuffer | NewEvent | asyncio.Future[None]
 """A future is done when everything before it is stored."""
+
+
+async def _fed(stream: Stream, text: str) -> str:
+    """What of a text passes now. A long one is searched in a thread."""
+    return stream.feed(text) if len(text) < LONG_TEXT else await asyncio.to_thread(stream.feed, text)
 
 
 def _rest(stream: Stream) -> list[Any]:
@@ -181,7 +187,7 @@ class Recorder:
             self.held.append(clean_emission(emission, self._assignment.stored_file))
         elif isinstance(emission, Token):
             self._stream = self._stream or self.guard.stream()
-            if text := self._stream.feed(clean(emission.text)):
+            if text := await _fed(self._stream, clean(emission.text)):
                 await self._pass_on(Token(text))
             self.blocked = self._stream.blocked
         elif (found := await self.checked(emission)) is not None:
@@ -196,14 +202,14 @@ class Recorder:
             self._end_stream(self._stream)
             self._stream = None
         elif isinstance(cleaned, Chunk) and not (cleaned.last and not cleaned.append):
-            return self._streamed(cleaned)
+            return await self._streamed(cleaned)
         verdict = await self.guard.check(Way.OUT, parts_of(cleaned))
         self.note_verdict(verdict)
         if verdict.blocked and not self.guard.holds:
             self.blocked = self.blocked or verdict.blocked
         return None if verdict.blocked or verdict.asks else with_parts(cleaned, verdict.parts)
 
-    def _streamed[E: Emission](self, chunk: E) -> E:
+    async def _streamed[E: Emission](self, chunk: E) -> E:
         """A piece of an artifact, without the end of its text that a pattern may still match."""
         assert isinstance(chunk, Chunk)
         assert self.guard is not None
@@ -212,7 +218,7 @@ class Recorder:
         parts: list[Any] = []
         for part in chunk.parts:
             if "text" in part:
-                parts.append({**part, "text": stream.feed(part["text"])})
+                parts.append({**part, "text": await _fed(stream, part["text"])})
             else:
                 parts += [*_rest(stream), part]
         if chunk.last:

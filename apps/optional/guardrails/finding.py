@@ -18,8 +18,8 @@ from stdnum import iban, luhn
 
 from apps.record.content.decisions import WORDS
 
-SECONDS = 1.0  # for all texts of a check
-PIECE_SECONDS = 0.1  # for a piece of a text
+SECONDS = 5.0  # for all texts of a check
+PIECE_SECONDS = 1.0  # for a piece of a text
 MAX_TEXT = 1_000_000  # characters of a check
 MAX_HELD = 8_192  # characters of a streamed text that wait for what comes
 CONTEXT = 200  # characters before, that a pattern may look back to
