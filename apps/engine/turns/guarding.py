@@ -314,6 +314,11 @@ async def after_agent(assignment: Assignment, recorder: Recorder, task: TaskCont
     return question(verdict, Way.OUT) if verdict.asks else outcome
 
 
+def not_checked() -> Failed:
+    """The end of a turn whose answer nobody could check."""
+    return Failed(NOT_CHECKED, CODE)
+
+
 async def _safely(guard: Guard, parts: list[JSON]) -> Verdict:
     try:
         return await guard.check(Way.OUT, parts)

@@ -332,7 +332,7 @@ async def _finish_turn(
     """Record the turn's end, or a failure if its result cannot be recorded. Raises LeaseLost."""
     agent, child = assignment.agent, calls.asking if outcome else None
     if recorder.guard is not None and outcome is not None and not isinstance(outcome, Ongoing):
-        outcome = await guarding.after_agent(assignment, recorder, task, outcome)
+        outcome = await _checked(assignment, recorder, task, outcome, child)
         child = child if isinstance(outcome, InputRequired | AuthRequired) else None
     ending = Ending(
         assignment.lease,
@@ -392,6 +392,20 @@ async def _finish_turn(
         await db.run(_release_children, assignment.task.pk, ending)
     if following is not None:  # last, so that the next turn's children are not canceled
         await db.run(publish, following)
+
+
+async def _checked(
+    assignment: Assignment, recorder: Recorder, task: TaskContext, outcome: Outcome, child: Task | None
+) -> Outcome:
+    """The outcome as guards let it pass. The question of a `child` was checked there. Raises LeaseLost, RecordLost."""
+    try:
+        checked = await guarding.after_agent(assignment, recorder, task, Completed() if child else outcome)
+    except (LeaseLost, RecordLost, OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("what run %s said could not be checked", assignment.lease.run_id)
+        return guarding.not_checked()
+    return outcome if child is not None and isinstance(checked, Completed) else checked
 
 
 async def _record_failure(assignment: Assignment, ending: Ending) -> uuid.UUID | None:

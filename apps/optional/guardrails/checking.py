@@ -124,13 +124,12 @@ class Rail:
         return Found(counts, changed)
 
     def decision(self, way: Way, counts: Counter[str], ms: float, failed: str = "") -> JSON:
-        """The payload of its event. Counts it."""
+        """The payload of its event."""
         row = self.row
         made: JSON = {"rail": str(row.pk), "name": row.name, "direction": way.value, "action": row.action}
         made |= {"counts": dict(sorted(counts.items())), "ms": round(ms)}
         made |= ({} if self.acts else {"watched": True}) | ({"failed": failed} if failed else {})
         made |= {"passed": True} if failed and row.if_fails == Guardrail.Failing.PASS else {}
-        metrics.GUARDRAIL_DECISIONS[row.name, done(made).value, way.value].inc()
         return made
 
     def sentence(self, way: Way, counts: Counter[str], failed: str = "") -> str:
@@ -294,6 +293,7 @@ class RailGuard:
 
     def row(self, decision: JSON, context: uuid.UUID, task: uuid.UUID | None) -> models.Model:
         counts: dict[str, int] = decision["counts"]
+        metrics.GUARDRAIL_DECISIONS[decision["name"], done(decision).value, decision["direction"]].inc()
         return RailDecision(
             rail_id=uuid.UUID(decision["rail"]),
             context=context,
