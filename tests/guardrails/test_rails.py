@@ -125,6 +125,7 @@ def test_page_tries_unsaved_form(ada, client):
     shown = client.post(reverse("web:settings-new-guardrail-try"), form)
     assert (shown.status_code, shown.context["trial"].effect) == (200, "block")
     assert not Guardrail.objects.exists()
+    assert f'action="{reverse("web:settings-new-guardrail")}"' in shown.text  # where it is saved afterwards
     refused = client.post(reverse("web:settings-new-guardrail-try"), {**form, "patterns": "("})
     assert "patterns" in refused.context["form"].errors
 
