@@ -25,6 +25,7 @@ from apps.budgets import spending
 from apps.engine import jobs
 from apps.installation import current
 from apps.limits import current as limits
+from apps.optional.guardrails import current as guardrails
 from apps.remote import circuit_breaker
 from apps.remote.federation import known
 from apps.remote.identity.did_web import resolver
@@ -143,7 +144,7 @@ def _what_is_remembered_is_of_the_test():
     resolver.forget()
     spending.forget()
     refusals.clear()
-    for cached in (current, limits):  # a saved row makes them read again
+    for cached in (current, limits, guardrails):  # a saved row makes them read again
         cached.keep(cached.Snapshot(read_at=float("inf")))
 
 

@@ -21,7 +21,7 @@ from apps.agents.models import Agent, AgentVersion
 from apps.engine import activity, cancel
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
 from apps.engine.repeats import find_accepted
-from apps.engine.turns import payments, questions
+from apps.engine.turns import guards, payments, questions
 from apps.engine.turns.output import agent_message
 from apps.installation import current
 from apps.installation.models import Activity
@@ -430,6 +430,8 @@ def _continue_task(
         raise TaskBusy
     if state.is_interrupted and slot and "service" in slot:  # a secret must not enter the log
         raise CredentialRequired(f"{CredentialRequired.__doc__} It is at {_credential_link(task)}.")
+    if state.is_interrupted:
+        guards.check_answerer(principal, slot)
     stored = {**said["message"], "contextId": log.context.context_id, "taskId": str(task_id)}
     asks_payment = state.is_interrupted and payments.asks_payment(slot)
     is_rejected = asks_payment and payments.is_rejected(stored)

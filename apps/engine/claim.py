@@ -29,6 +29,7 @@ from apps.engine.turns.assignment import (
     referenced_tasks,
     skill_for,
 )
+from apps.engine.turns.guards import GUARDED
 from apps.installation.models import Activity
 from apps.record import briefings, ledger, runs
 from apps.record.content import blobs
@@ -261,9 +262,20 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
         "options": options,
         "skill": skill,
         "sent": run.input.get("sent"),
+        GUARDED: _guarded(run, given),
     }
     told = _told(run, given)
     return snapshot | {name: value for name, value in optional.items() if value} | told
+
+
+def _guarded(run: Run, given: Run) -> JSON | None:
+    """What guards decided about the turn's message, in an earlier attempt, or before the turn was repeated."""
+    if run.input or given is run or GUARDED not in given.input:
+        known: JSON | None = run.input.get(GUARDED)
+        return known
+    before = Run.objects.filter(task=run.task_id, turn__lt=run.turn).order_by("-turn")
+    noted: JSON | None = (before.values_list("input", flat=True).first() or {}).get(GUARDED)
+    return noted
 
 
 def _told(run: Run, given: Run) -> JSON:

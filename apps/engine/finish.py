@@ -31,6 +31,7 @@ from apps.agents.models import Agent
 from apps.engine.accept import record_copy
 from apps.engine.sql import LATER_MESSAGE
 from apps.engine.turns import payments
+from apps.engine.turns.guards import GuardQuestion
 from apps.engine.turns.output import (
     MemoryChanges,
     NewEvent,
@@ -59,6 +60,7 @@ STATES: dict[type[Outcome], TaskState] = {
     InputRequired: TaskState.INPUT_REQUIRED,
     PaymentRequired: TaskState.INPUT_REQUIRED,
     CallClient: TaskState.INPUT_REQUIRED,
+    GuardQuestion: TaskState.INPUT_REQUIRED,
     AuthRequired: TaskState.AUTH_REQUIRED,
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
@@ -247,8 +249,8 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     slot = _slot(ending)
-    if payments.asks_payment(slot):
-        slot = None  # nobody was asked, and words pay nothing
+    if payments.asks_payment(slot) or (slot and "guard" in slot):
+        slot = None  # nobody was asked, words pay nothing, and what a guard holds back stays back
     place: JSON = {**(Run.objects.filter(pk=ending.lease.run_id).values("lane", "priority").first() or {})}
     run = Run(
         task=task,

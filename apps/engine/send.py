@@ -46,7 +46,7 @@ from apps.engine import accept, activity, dependencies
 from apps.engine.accept import REPEATS, Options, Receipt
 from apps.engine.queue import publish
 from apps.engine.repeats import Sent, find_accepted
-from apps.engine.turns import assignment, handlers, output, payments
+from apps.engine.turns import assignment, guarding, handlers, output, payments
 from apps.engine.turns.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.turns.questions import asking_task
 from apps.installation.models import Activity
@@ -83,7 +83,7 @@ async def send(
         if choice is not None and choice.is_message:
             try:
                 temporary = options.get("temporary", False)
-                return await answer_with_message(principal, agent, message, choice.answer, temporary=temporary)
+                return await answer_with_message(principal, agent, message, choice, temporary=temporary)
             except NeedsTask:
                 choice = BY_TASK
         if choice is not None:
@@ -138,13 +138,14 @@ def _claim_payment(principal: Principal, agent: Agent, message: JSON, options: O
 class Choice:
     """How to answer a message: by a message (`answer`, if already given), or by a task of a skill.
 
-    `asked`: the event of the question that it answers.
+    `asked`: the event of the question that it answers. `admitted`: what guards decided about the message.
     """
 
     is_message: bool = False
     answer: Answer | None = None
     skill: str | None = None
     asked: int | None = None
+    admitted: guarding.Admitted | None = None
 
 
 BY_TASK = Choice()
@@ -175,8 +176,23 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
     known = await db.run(_known_choice, principal, agent, message, not always_task) if finds_question else None
     if known is not None:
         return known
+    admitted = await guarding.admit(principal, agent, message)
+    if admitted is None:
+        return await _chosen(principal, agent, message, handler, received)
+    if admitted.needs_task:
+        return BY_TASK
+    received = agentkit.Message(admitted.message, blobs.content_of)
+    choice = await _chosen(principal, agent, message, handler, received)
+    return dataclasses.replace(choice, admitted=admitted) if choice is not None else None
+
+
+async def _chosen(
+    principal: Principal, agent: Agent, message: JSON, handler: SkillHandler, received: agentkit.Message
+) -> Choice | None:
+    """The handler's choice. `received`: the message as the agent is told it."""
+    response_type = constant_response_type(handler)
     if response_type is None:
-        response_type = await _select_response_type(principal, agent, handler, received)
+        response_type = await _select_response_type(principal, agent, handler, received, message)
     if response_type is ResponseType.MESSAGE:
         return BY_MESSAGE
     if not chooses(handler, received) or not _can_choose(agent):
@@ -203,9 +219,9 @@ def _can_choose(agent: Agent) -> bool:
 
 
 async def _select_response_type(
-    principal: Principal, agent: Agent, handler: SkillHandler, received: agentkit.Message
+    principal: Principal, agent: Agent, handler: SkillHandler, received: agentkit.Message, message: JSON
 ) -> ResponseType:
-    earlier = await db.run(_earlier_choice, principal, agent, received.wire, True)
+    earlier = await db.run(_earlier_choice, principal, agent, message, True)
     if earlier is not None:
         return ResponseType.MESSAGE if earlier.is_message else ResponseType.TASK
     if not _can_choose(agent):
@@ -213,7 +229,7 @@ async def _select_response_type(
     try:
         async with asyncio.timeout(settings.SELECT_SECONDS):
             takes_task = selector_takes_task(handler)
-            task = await db.run(_newest_task, principal, agent, received.wire) if takes_task else None
+            task = await db.run(_newest_task, principal, agent, message) if takes_task else None
             return await handlers.select_response_type(agent, received, task)
     except Exception as error:
         log.warning("agent %s chose no response type, so there is a task: %s", agent.slug, logs.describe(error))
@@ -260,12 +276,14 @@ class Conversation:
     memory: JSON = field(default_factory=dict)
     options: JSON = field(default_factory=dict)
     told: assignment.Told = field(default_factory=lambda: assignment.told_to_handler({}))
+    context: Context | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAnswer:
     answer: Answer
     kept: output.MemoryChanges | None = None
+    admitted: guarding.Admitted | None = None
 
 
 class AnsweredMeanwhile(Exception):
@@ -273,9 +291,9 @@ class AnsweredMeanwhile(Exception):
 
 
 async def answer_with_message(
-    principal: Principal, agent: Agent, message: JSON, given: Answer | None = None, *, temporary: bool = False
+    principal: Principal, agent: Agent, message: JSON, choice: Choice, *, temporary: bool = False
 ) -> Sent:
-    """Record the message with the agent's answer, or with `given`. `temporary`: see `accept.Options`.
+    """Record the message with the agent's answer, or with that of the choice. `temporary`: see `accept.Options`.
 
     If the agent fails, the answer is an error: a sentence, and a code in `metadata.error`.
     Raises errors.Refusal if the agent is not asked, and NeedsTask; then nothing is stored.
@@ -287,8 +305,11 @@ async def answer_with_message(
     if isinstance(claimed, Sent):
         return claimed
     try:
-        said = AgentAnswer(given) if given else await _ask_agent(principal, agent, message)
-        said = dataclasses.replace(said, answer=_cleaned_answer(agent, said.answer))
+        admitted, given = choice.admitted, choice.answer
+        said = AgentAnswer(given) if given else await _ask_agent(principal, agent, message, admitted)
+        said = dataclasses.replace(said, answer=_cleaned_answer(agent, said.answer), admitted=admitted)
+        if admitted is not None:
+            said = dataclasses.replace(said, answer=await admitted.checked(said.answer))
     except BaseException:
         await db.run(_release_claim, principal, agent, message)
         raise
@@ -296,13 +317,18 @@ async def answer_with_message(
     return await asyncio.shield(db.run(_record_answer_or_release, principal, agent, message, said, temporary))
 
 
-async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> AgentAnswer:
+async def _ask_agent(
+    principal: Principal, agent: Agent, message: JSON, admitted: guarding.Admitted | None
+) -> AgentAnswer:
     activity.check_answers(agent)
     if not handlers.can_run(agent):
         raise NoAnswer("The agent is too busy to answer. Try again in a few minutes.")
     conversation = Conversation()
     if message.get("contextId") or message.get("referenceTaskIds"):
         conversation = await db.run(_conversation, principal, agent, message)
+    if admitted is not None:
+        conversation = dataclasses.replace(conversation, **await admitted.told(conversation))
+        message = admitted.message
     session = Session(copy.deepcopy(conversation.memory), options=conversation.options)
     answer = await _ask_within_deadline(agent, message, conversation, session)
     try:
@@ -349,7 +375,7 @@ def _conversation(principal: Principal, agent: Agent, message: JSON) -> Conversa
         return Conversation(references=references)
     history = [assignment.handler_message(row, context) for row in assignment.earlier_messages(context)]
     told = assignment.told_to_handler(_told(principal, agent, context))
-    return Conversation(history, references, context.memory, context.options, told)
+    return Conversation(history, references, context.memory, context.options, told, context)
 
 
 def _told(principal: Principal, agent: Agent, context: Context) -> JSON:
@@ -442,6 +468,8 @@ def _record_answer(principal: Principal, agent: Agent, message: JSON, said: Agen
     with ledger.writing(target.context.pk if target.context else Context()) as log:
         asked = accept.message_payload(log, principal, agent, stored, temporary=temporary)
         log.add(EventType.USER_MESSAGE, asked)
+        if said.admitted is not None:
+            said.admitted.record(log)
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
         by = {"agent": agent.pk} | ({"version": version.number} if version else {})
         event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered, **by})

@@ -26,6 +26,7 @@ TOLD = (
     EventType.AGENT_START,
     EventType.AGENT_READ,
     EventType.STOP_REQUESTED,
+    EventType.GUARDRAIL,
     EventType.AGENT_STATUS,
     EventType.AGENT_TOOL_CALL,
     EventType.AGENT_TOOL_RESULT,

@@ -15,6 +15,7 @@ class EventType(models.TextChoices):
     AGENT_START = "agent_start"
     AGENT_READ = "agent_read"
     STOP_REQUESTED = "stop_requested"
+    GUARDRAIL = "guardrail"
     AGENT_STATUS = "agent_status"
     AGENT_MESSAGE = "agent_message"
     AGENT_TOKEN_START = "agent_token_start"  # noqa: S105
@@ -139,12 +140,35 @@ class StopRequested(TypedDict):
     by: int | None
 
 
+class Guardrail(TypedDict):
+    """A guardrail decided about what goes to an agent or comes from it. It changes no row, and quotes nothing.
+
+    `rail`: its id. `direction`: `in` or `out`. `action`: `block`, `redact` or `ask`. `counts`: what it found, by
+    category. `ms`: how long it took. `messageId`: of the message that was checked, on its way in. `watched`: nothing
+    was done. `failed`: it could not check, `late` or by an `error`; `passed`: and so let it pass. `answer`: what
+    somebody (`by`) chose who was asked: `send`, `redact`, `show` or `stop`.
+    """
+
+    rail: str
+    name: str
+    direction: str
+    action: str
+    counts: dict[str, int]
+    ms: int
+    messageId: NotRequired[str]
+    watched: NotRequired[bool]
+    failed: NotRequired[str]
+    passed: NotRequired[bool]
+    answer: NotRequired[str]
+    by: NotRequired[int | None]
+
+
 class Slot(TypedDict):
     """What a task asks for. `order`: of the object schema's properties. `value`: the agent's data for the next turn.
 
     `child`: the child task that asks. `service`: a credential is asked for, which comes by a link, not by a message.
     `approvers`: so many people must approve the tool calls in `value`. `payment`: the payment that is asked for, as one
-    of x402's `accepts`; only the platform writes it.
+    of x402's `accepts`; only the platform writes it. `guard`: guardrails ask; only the platform writes it.
     """
 
     name: str
@@ -154,6 +178,7 @@ class Slot(TypedDict):
     child: NotRequired[str]
     approvers: NotRequired[int]
     payment: NotRequired[JSON]
+    guard: NotRequired[JSON]
     value: NotRequired[Any]
 
 
@@ -416,6 +441,7 @@ PAYLOADS: dict[EventType, type] = {
     EventType.AGENT_START: AgentStart,
     EventType.AGENT_READ: AgentRead,
     EventType.STOP_REQUESTED: StopRequested,
+    EventType.GUARDRAIL: Guardrail,
     EventType.AGENT_STATUS: AgentStatus,
     EventType.AGENT_MESSAGE: AgentMessage,
     EventType.AGENT_TOKEN_START: AgentTokenStart,

@@ -229,6 +229,23 @@ class Payment(models.Model):
         return f"{self.task_id}: {self.state}"
 
 
+class Withheld(models.Model):
+    """What an agent said that nobody may read until somebody decides (see `engine.turns.guarding`). Not part of replay.
+
+    `content`: JSON, encrypted; empty when somebody has decided.
+    """
+
+    task = models.OneToOneField("record.Task", on_delete=models.CASCADE, related_name="withheld")
+    content = EncryptedTextField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "withheld answers"
+
+    def __str__(self) -> str:
+        return str(self.task_id)
+
+
 class Dependency(models.Model):
     """A submitted task that starts when another one is completed. Not part of replay."""
 

@@ -114,6 +114,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.conversations.uploads",
     "apps.optional.memory",
     "apps.optional.projects",
+    "apps.optional.guardrails",
     "apps.remote",
     "apps.deployments",
     "apps.optional.federation",
@@ -412,6 +413,11 @@ SPECTACULAR_SETTINGS = {
         "NotificationDigest": "apps.notifications.models.Channel.Digest",
         "ScheduleKind": "apps.automation.models.Schedule.Kind",
         **({} if "transfers" in LEFT_OUT else {"ExportState": "apps.optional.transfers.models.Export.State"}),
+        **(
+            {}
+            if "guardrails" in LEFT_OUT
+            else {"GuardrailDirection": "apps.optional.guardrails.models.Guardrail.Direction"}
+        ),
         "ScheduledRunState": "apps.automation.models.ScheduledRun.State",
         "IncomingWebhookScheme": "apps.accounts.secrets.webhook_signatures.CHOICES",
         "WebhookSignatureAlgorithm": "apps.accounts.secrets.webhook_signatures.ALGORITHMS",

@@ -111,8 +111,8 @@ TOLD: dict[str, Told] = {
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning MemoryFull "
         "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask NothingToPlan PaymentMissing "
         "PaymentUnderWay PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits "
-        "TooManyBudgets TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManySchedules TooManyWaiting "
-        "TooManyWebhooks Unreachable UnsupportedOperation",
+        "TooManyBudgets TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManyRails TooManySchedules "
+        "TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
@@ -124,8 +124,8 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused MissingRight MissingRole MissingScope NeedsKey NoRelease NotByThem NotEditable "
-        "NotPermitted NotWholeAccount NotYours PermissionDenied ScopesRefused",
+        "ForeignOrigin KeyRefused ManagersDecide MissingRight MissingRole MissingScope NeedsKey NoRelease NotByThem "
+        "NotEditable NotPermitted NotWholeAccount NotYours OnlyYourAgents PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

@@ -15,7 +15,6 @@ from apps.engine.accept import decide_and_continue
 from apps.engine.queue import publish
 from apps.engine.turns import questions
 from apps.engine.turns.assignment import Assignment
-from apps.engine.turns.output import clean_emission
 from apps.engine.turns.recorder import Recorder, event_of
 from apps.record import ledger
 from apps.record.errors import AlreadyAnswered, Kind, Refusal, TaskNotFound
@@ -70,8 +69,9 @@ class TurnApprovals:
         """
         earlier = await db.run(_earlier_result, self.assignment.task.pk, key)
         if earlier is None:
-            called = self.assignment.redaction(clean_emission(ToolCall(key, name, arguments)))
-            await self.recorder.record_now(event_of(called))
+            called = await self.recorder.checked(ToolCall(key, name, arguments))
+            hidden = ToolCall(key, name, {})  # that it was called is recorded in any case
+            await self.recorder.record_now(event_of(called or hidden))
         return earlier
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils import timezone
@@ -12,7 +12,7 @@ from django.utils import timezone
 from agentkit import ToolCall, ToolResult
 from agentkit.effects import Claim
 from apps.engine.turns.assignment import Assignment
-from apps.engine.turns.output import MAX_MEMORY_BYTES, clean, clean_emission
+from apps.engine.turns.output import MAX_MEMORY_BYTES, clean
 from apps.engine.turns.recorder import Recorder, event_of
 from apps.record.execution import Effect, Run
 from apps.record.runs import LeaseLost
@@ -53,7 +53,9 @@ class TaskEffects:
         await self._record(ToolResult(claim.id, claim.name, why, is_error=True))
 
     async def _record(self, emission: ToolCall | ToolResult) -> None:
-        await self.recorder.record_now(event_of(self.assignment.redaction(clean_emission(emission))))
+        checked = await self.recorder.checked(emission)
+        hidden: dict[str, Any] = {"arguments": {}} if isinstance(emission, ToolCall) else {"result": None}
+        await self.recorder.record_now(event_of(checked or replace(emission, **hidden)))
 
 
 def _claim(assignment: Assignment, name: str, key: str, claim: uuid.UUID, instead_of: str | None) -> Claim:

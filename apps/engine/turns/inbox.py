@@ -14,6 +14,7 @@ from contextlib import aclosing
 from agentkit import Message as Said
 from apps.engine.sql import LATER_MESSAGES
 from apps.engine.turns.assignment import Assignment, handler_message
+from apps.engine.turns.guarding import SteeredMessages
 from apps.engine.turns.output import NewEvent
 from apps.engine.turns.recorder import Recorder
 from apps.record.events import EventType
@@ -30,6 +31,7 @@ class TaskMail:
 
     def __init__(self, assignment: Assignment, recorder: Recorder) -> None:
         self._assignment, self._recorder = assignment, recorder
+        self._steered = SteeredMessages(assignment, recorder)
         self._one_at_a_time = asyncio.Lock()
         self._again: deque[Message] | None = None if assignment.original is not None else deque()
         self._looked_at: float | None = None  # when the record was last asked
@@ -39,7 +41,7 @@ class TaskMail:
         """Raises LeaseLost, RecordLost; then nothing was read."""
         async with self._one_at_a_time:
             if self._again is None:
-                self._again = deque(await db.run(_read_before, self._assignment))
+                self._again = deque(await self._steered.checked(await db.run(_read_before, self._assignment)))
             if self._again:
                 return self._said([self._again.popleft() for _ in range(min(most or MOST_AT_ONCE, len(self._again)))])
             rows = await self.unread(most)
@@ -50,7 +52,7 @@ class TaskMail:
     async def unread(self, most: int | None = None) -> list[Message]:
         """The messages that wait, oldest first. This does not count as reading them."""
         self._looked_at = feed.start_listening()
-        return await db.run(_unread, self._assignment, most or MOST_AT_ONCE)
+        return await self._steered.checked(await db.run(_unread, self._assignment, most or MOST_AT_ONCE))
 
     async def note_read(self, rows: list[Message]) -> None:
         """Record that the turn has read these, up to the last one. If this is canceled, they count as unread.

@@ -21,6 +21,7 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.engine.turns import payments
+from apps.engine.turns.guards import GuardQuestion
 from apps.engine.turns.output import agent_message, clean
 from apps.record.content import blobs, json_schema
 from apps.record.content.parts import words_of
@@ -46,6 +47,8 @@ def slot_of(outcome: Outcome | None) -> JSON | None:
         slot |= {"approvers": open_call(calls)["needs"], "value": {"calls": calls}}
     if isinstance(outcome, PaymentRequired):
         return slot | {"payment": payments.requirements(outcome)}
+    if isinstance(outcome, GuardQuestion):
+        slot |= {"repeats": True, "guard": outcome.asked}
     if not outcome.schema:
         return slot
     slot["schema"] = outcome.schema

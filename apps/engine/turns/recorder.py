@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,6 +31,8 @@ from agentkit import (
 from agentkit.llm import mcp_apps
 from apps.engine.finish import ANSWER, StreamedText, progress_status
 from apps.engine.turns.assignment import Assignment
+from apps.engine.turns.emitted import parts_of, with_parts
+from apps.engine.turns.guards import Guard, Stream, Verdict, Way
 from apps.engine.turns.output import NewEvent, OutputLimits, clean, clean_emission, run_values, with_large_parts_stored
 from apps.record import ledger, runs
 from apps.record.events import JSON, EventType
@@ -44,6 +46,7 @@ MAX_WAITING = 400  # emissions; more make the handler wait
 YIELD_EVERY = 50  # tokens after which other coroutines get a turn
 TOKEN_SECONDS = 0.04
 MAX_TOKEN_LENGTH = 2048  # characters of one token event
+LONG_TEXT = 10_000  # characters that a guard searches in a thread
 
 
 @dataclass(slots=True)
@@ -65,6 +68,15 @@ type Waiting = Emission | TokenBuffer | NewEvent | asyncio.Future[None]
 """A future is done when everything before it is stored."""
 
 
+async def _fed(stream: Stream, text: str) -> str:
+    """What of a text passes now. A long one is searched in a thread."""
+    return stream.feed(text) if len(text) < LONG_TEXT else await asyncio.to_thread(stream.feed, text)
+
+
+def _rest(stream: Stream) -> list[Any]:
+    return [{"text": rest}] if (rest := stream.end()) else []
+
+
 class RecordLost(Exception):
     """The database stayed away; the run is executed again later."""
 
@@ -79,6 +91,9 @@ class Recorder:
         streamed: has anything been said that becomes an artifact?
         is_written: is anything stored that was said?
         unwritten: after `close`, the last events, which are to be recorded with the turn's end.
+        guard: what checks all that is recorded.
+        held: what waits until the guard has checked all of it.
+        blocked: why nothing more may pass the guard; "" if it may.
     """
 
     def __init__(self, assignment: Assignment) -> None:
@@ -88,6 +103,12 @@ class Recorder:
         self.unwritten: list[NewEvent] = []
         self.usage = UsageTotals.of([assignment.usage]) if assignment.usage else UsageTotals()
         self.limits = OutputLimits()
+        self.guard: Guard | None = None
+        self.held: list[Emission] = []
+        self.blocked = ""
+        self._guarded: list[JSON] = []  # decisions of the guard
+        self._streams: dict[str, tuple[Stream, Chunk]] = {}  # the texts of artifacts that come in pieces
+        self._stream: Stream | None = None  # the text that comes in tokens
         self._is_closed = False
         self._is_late = False
         self._has_progress = False
@@ -117,15 +138,35 @@ class Recorder:
         if isinstance(emission, ToolResult) and emission.app:
             emission = replace(emission, app=emission.app | {"agent": self._assignment.agent.pk})
         if isinstance(emission, Usage):
-            usage = clean_emission(emission)
-            counts = self.usage.add(usage)
-            self._assignment.cost += counts.get("cost", 0.0)
-            self._assignment.tokens += counts["inputTokens"] + counts["outputTokens"]
-            count_usage(str(usage.model), counts)
+            self.note_usage(clean_emission(emission))
             return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
             return
         self._has_progress |= isinstance(emission, Progress)
+        if self._is_checked:
+            await self._record_checked(emission)
+            return
+        await self.pass_on([emission])
+
+    def note_usage(self, usage: Usage) -> None:
+        """Count a use of a language model for the run."""
+        counts = self.usage.add(usage)
+        self._assignment.cost += counts.get("cost", 0.0)
+        self._assignment.tokens += counts["inputTokens"] + counts["outputTokens"]
+        count_usage(str(usage.model), counts)
+
+    def note_verdict(self, verdict: Verdict) -> None:
+        """Keep the decisions about what the agent says until its turn ends, and count what they cost."""
+        self._guarded += verdict.decisions
+        for one in verdict.used:
+            self.note_usage(one)
+
+    async def pass_on(self, emissions: Iterable[Emission]) -> None:
+        """Record what need not be checked any more."""
+        for one in emissions:
+            await self._pass_on(one)
+
+    async def _pass_on(self, emission: Emission) -> None:
         tokens = self._newest_tokens
         if isinstance(emission, Token) and tokens is not None and tokens.take(clean(emission.text)):
             if len(tokens.texts) % YIELD_EVERY == 0:
@@ -133,11 +174,84 @@ class Recorder:
             return
         await self._record_soon(emission)
 
+    @property
+    def _is_checked(self) -> bool:
+        return self.guard is not None and Way.OUT in self.guard.ways
+
+    async def _record_checked(self, emission: Emission) -> None:
+        """Record what of an emission passes the guard; what must wait is held."""
+        assert self.guard is not None
+        if self.blocked:
+            return
+        if self.guard.holds and not (isinstance(emission, Progress) and not self.guard.judges):
+            self.held.append(clean_emission(emission, self._assignment.stored_file))
+        elif isinstance(emission, Token):
+            self._stream = self._stream or self.guard.stream()
+            if text := await _fed(self._stream, clean(emission.text)):
+                await self._pass_on(Token(text))
+            self.blocked = self._stream.blocked
+        elif (found := await self.checked(emission)) is not None:
+            await self._pass_on(found)
+
+    async def checked[E: Emission](self, emission: E) -> E | None:
+        """The emission as it may be recorded; None if it may not. Without a guard, it is cleaned alone."""
+        cleaned = self._redaction(clean_emission(emission, self._assignment.stored_file))
+        if not self._is_checked or self.guard is None:
+            return cleaned
+        if isinstance(cleaned, WholeAnswer) and self._stream is not None:
+            self._end_stream(self._stream)
+            self._stream = None
+        elif isinstance(cleaned, Chunk) and not (cleaned.last and not cleaned.append):
+            return await self._streamed(cleaned)
+        verdict = await self.guard.check(Way.OUT, parts_of(cleaned))
+        self.note_verdict(verdict)
+        if verdict.blocked and not self.guard.holds:
+            self.blocked = self.blocked or verdict.blocked
+        return None if verdict.blocked or verdict.asks else with_parts(cleaned, verdict.parts)
+
+    async def _streamed[E: Emission](self, chunk: E) -> E:
+        """A piece of an artifact, without the end of its text that a pattern may still match."""
+        assert isinstance(chunk, Chunk)
+        assert self.guard is not None
+        stream = self._streams[chunk.artifact_id][0] if chunk.artifact_id in self._streams else self.guard.stream()
+        self._streams[chunk.artifact_id] = stream, chunk
+        parts: list[Any] = []
+        for part in chunk.parts:
+            if "text" in part:
+                parts.append({**part, "text": await _fed(stream, part["text"])})
+            else:
+                parts += [*_rest(stream), part]
+        if chunk.last:
+            parts += _rest(stream)
+            self._end_stream(self._streams.pop(chunk.artifact_id)[0])
+        return replace(chunk, parts=parts)
+
+    def _end_stream(self, stream: Stream) -> None:
+        self._guarded += stream.decisions
+        self.blocked = self.blocked or stream.blocked
+
+    async def end_guarded(self) -> list[JSON]:
+        """Record the ends of texts that came in pieces. Returns what the guard decided about all that was said."""
+        for stream, last in list(self._streams.values()):
+            if rest := _rest(stream):
+                await self._pass_on(replace(last, parts=rest, append=True, joined=True, last=False))
+            self._end_stream(stream)
+        self._streams.clear()
+        if self._stream is not None:
+            if rest_of_text := self._stream.end():
+                await self._pass_on(Token(rest_of_text))
+            self._end_stream(self._stream)
+            self._stream = None
+        return self._guarded
+
     async def relay(self, progress: Progress) -> None:
         """Record a child's progress, unless the handler reports its own."""
         self.has_spoken = True
         if not (self._has_progress or self._is_closed):
-            await self._record_soon(progress)
+            if self._is_checked:
+                await self._record_checked(progress)
+            else:
+                await self._record_soon(progress)
 
     async def _record_soon(self, emission: Emission) -> None:
         cleaned = self._redaction(clean_emission(emission, self._assignment.stored_file))

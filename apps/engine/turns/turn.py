@@ -22,10 +22,12 @@ from django.db.models import Q
 from opentelemetry.trace import Span, get_current_span
 
 from agentkit import (
+    AuthRequired,
     Client,
     Completed,
     Failed,
     HandlerError,
+    InputRequired,
     Outcome,
     PaymentRequired,
     Progress,
@@ -42,11 +44,12 @@ from apps.agents.models import USUAL_SECONDS, Agent, in_words
 from apps.engine import cancel, finish
 from apps.engine.finish import STATES, Ending, Ongoing
 from apps.engine.queue import publish
-from apps.engine.turns import delegation, handlers, payments
+from apps.engine.turns import delegation, guarding, handlers, payments
 from apps.engine.turns.approvals import TurnApprovals
 from apps.engine.turns.assignment import Assignment, ReleaseSlot, handler_message, told_to_handler
 from apps.engine.turns.delegation import Delegation, principal_of
 from apps.engine.turns.effects import TaskEffects
+from apps.engine.turns.guards import GUARDED
 from apps.engine.turns.handlers import Blocked
 from apps.engine.turns.inbox import TaskMail
 from apps.engine.turns.output import (
@@ -132,7 +135,6 @@ async def execute_turn(
 def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) -> TaskContext:
     owner, message, options = assignment.task.owner, assignment.input_message, assignment.input.get("options") or {}
     model = options.get("model")
-    asks = assignment.original is not None or assignment.slot or CLIENT in message.wire.get("metadata", ())
     return TaskContext(
         task_id=str(assignment.task.pk),
         context_id=assignment.task.context.context_id,
@@ -155,13 +157,16 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         mail=TaskMail(assignment, recorder),
         stop_after_step=assignment.stop_after_step,
         model=model if model and assignment.agent.offers_models else None,
-        client=_client(assignment) if asks else Client(answer=message),
+        client=_client_of(assignment),
         **told_to_handler(assignment.told),
     )
 
 
-def _client(assignment: Assignment) -> Client:
+def _client_of(assignment: Assignment) -> Client:
     """What the sender's program asks, and what it answered."""
+    message = assignment.input_message
+    if not (assignment.original is not None or assignment.slot or CLIENT in message.wire.get("metadata", ())):
+        return Client(answer=message)
     if assignment.original is None:
         return Client.of(assignment.input_message, assignment.slot)
     answer = handler_message(assignment.message, assignment.task.context)
@@ -187,6 +192,11 @@ async def _run_agent(
         notice = _notice_when_late(agent, calls.recorder, spent) if says_its_time else nullcontext()
         async with asyncio.timeout(left) as limit, notice:
             while True:
+                held = await guarding.before_agent(assignment, calls.recorder, task)
+                if held is not None:
+                    return held, None
+                if assignment.input.get(GUARDED):
+                    task = dataclasses.replace(guarding.told(task, assignment), client=_client_of(assignment))
                 try:
                     with contained():
                         outcome = await added["executors", assignment.agent.kind](assignment, task, release_slot)
@@ -233,7 +243,7 @@ async def _notice_when_late(agent: Agent, recorder: Recorder, spent: float) -> A
             waiting.cancel()
 
 
-AGENT_FIELDS = ("agent", "options", "skill", "sent")  # of a run's input; a fallback has its own
+AGENT_FIELDS = ("agent", "options", "skill", "sent", GUARDED)  # of a run's input; a fallback has its own
 
 
 class AgentUnavailable(Exception):
@@ -321,6 +331,9 @@ async def _finish_turn(
 ) -> None:
     """Record the turn's end, or a failure if its result cannot be recorded. Raises LeaseLost."""
     agent, child = assignment.agent, calls.asking if outcome else None
+    if recorder.guard is not None and outcome is not None and not isinstance(outcome, Ongoing):
+        outcome = await _checked(assignment, recorder, task, outcome, child)
+        child = child if isinstance(outcome, InputRequired | AuthRequired) else None
     ending = Ending(
         assignment.lease,
         outcome,
@@ -379,6 +392,20 @@ async def _finish_turn(
         await db.run(_release_children, assignment.task.pk, ending)
     if following is not None:  # last, so that the next turn's children are not canceled
         await db.run(publish, following)
+
+
+async def _checked(
+    assignment: Assignment, recorder: Recorder, task: TaskContext, outcome: Outcome, child: Task | None
+) -> Outcome:
+    """The outcome as guards let it pass. The question of a `child` was checked there. Raises LeaseLost, RecordLost."""
+    try:
+        checked = await guarding.after_agent(assignment, recorder, task, Completed() if child else outcome)
+    except (LeaseLost, RecordLost, OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("what run %s said could not be checked", assignment.lease.run_id)
+        return guarding.not_checked()
+    return outcome if child is not None and isinstance(checked, Completed) else checked
 
 
 async def _record_failure(assignment: Assignment, ending: Ending) -> uuid.UUID | None:

@@ -25,6 +25,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from apps.record.content import flavor, formulas
+from apps.record.content.decisions import line_of
 from apps.record.events import JSON, EventType
 from apps.record.models import Event
 
@@ -94,6 +95,7 @@ SUMMARIES: dict[EventType, Callable[[JSON], Any]] = {
     EventType.AGENT_STATUS: _status,
     EventType.AGENT_START: _start,
     EventType.AGENT_READ: lambda payload: f"up to event {payload['until']}",
+    EventType.GUARDRAIL: line_of,
     EventType.AGENT_TOKEN_START: lambda payload: payload["name"],
     EventType.AGENT_TOKEN: _token,
     EventType.AGENT_TOKEN_END: _token,

@@ -36,7 +36,7 @@ else:
     ProcessCollector(registry=REGISTRY)
 
 OTHER = "other"
-MOST_VALUES = {"agent": 200, "model": 100, "reason": 60}
+MOST_VALUES = {"agent": 200, "model": 100, "reason": 60, "rail": 100}
 """Values of the labels that people choose, in one process; any more count as OTHER."""
 MAX_VALUE_LENGTH = 100
 
@@ -119,6 +119,13 @@ QUEUE_SECONDS = _histograms("parley_run_queue_seconds", "From a run's queueing t
 LEASES_LOST = _counters("parley_run_leases_lost_total", "Runs taken over because their worker was lost.", "agent")
 ACTIVE_RUNS = Gauge(
     "parley_active_runs", "Runs that worker processes carry.", registry=REGISTRY, multiprocess_mode="livesum"
+)
+
+GUARDRAIL_DECISIONS = _counters(
+    "parley_guardrail_decisions_total", "What guardrails found, by what was done.", "rail", "action", "direction"
+)
+GUARDRAIL_SECONDS = _histograms(
+    "parley_guardrail_duration_seconds", "A guardrail's check of one message or answer.", "rail", SHORT
 )
 
 # Periodic and other jobs; Prometheus itself has a label `job`

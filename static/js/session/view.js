@@ -45,6 +45,7 @@ export class View {
     const element = known?.element ?? h("li");
     if (item.kind === "work") this.work(element, item);
     else if (item.kind === "switch") switched(element, item);
+    else if (item.kind === "guard") guarded(element, item);
     else if (item.kind === "made") this.made(element, item, known?.item);
     else if (item.kind === "app") this.app(element);
     else if (known?.item.streaming && item.streaming) drawStreaming(element.querySelector(".streaming"), item.text);
@@ -165,6 +166,12 @@ function question({ key, form }) {
 function switched(element, { agent }) {
   element.className = "switched";
   element.replaceChildren(safe(h("span"), agent.mark).firstElementChild, h("span", {}, `Continued with ${agent.name}`));
+}
+
+/** What a guardrail decided, in one quiet line. */
+function guarded(element, { text }) {
+  element.className = "guarded muted small";
+  element.replaceChildren(h("span", { dir: "auto" }, text));
 }
 
 /** The thumbs of an answer; `thumbs.js` handles them. */

@@ -98,6 +98,7 @@ PIECES = {
 CALL = {"callId": "c", "name": "look"}
 PROGRESS = {"message": telling.said("Half of it"), "progress": {"done": 1, "total": 2}}
 APPROVAL = {"callId": "k", "tool": "mail", "arguments": {}, "approved": True, "final": True, "by": None, "name": "A"}
+DECISION = {"rail": "r", "name": "Rule", "direction": "in", "action": "redact", "counts": {"email": 2}, "ms": 3}
 LOGGED = {
     "call": (EventType.AGENT_TOOL_CALL, CALL | {"arguments": {"at": 1}}),
     "result": (EventType.AGENT_TOOL_RESULT, CALL | {"result": "x", "isError": False}),
@@ -109,6 +110,7 @@ LOGGED = {
     "resume": (EventType.AGENT_STATUS, {"state": "working"}),
     "approve": (EventType.AGENT_STATUS, {"state": "working", "approval": APPROVAL}),
     "rate": (EventType.FEEDBACK, {"rating": 5}),
+    "guard": (EventType.GUARDRAIL, DECISION),
     "stopping": (EventType.STOP_REQUESTED, {"by": None}),
     "lost": (EventType.AGENT_FAILED, {"discarded": [], "code": "worker_lost"}),
 }
@@ -206,7 +208,7 @@ ACTS = [
     "say work thought start word stop count dot.png again count complete",
     "say work start word stop ask answer turn resume answer complete",  # the second answer is queued
     "say work ask approve complete",
-    "say work thought answer read call result answer stopping read again answer read lost turn complete",
+    "say guard work thought answer read call result answer stopping read again answer read lost turn complete",
     "manage switch switch archive unarchive",
     "fork",
     "tell",

@@ -238,6 +238,11 @@ class Conversation:
         self._change(self._task(entry["taskId"]).work, stops=True)
         self._say("Stops after this step.")
 
+    def guardrail(self, entry: JSON) -> None:
+        """One quiet line, where it happened."""
+        self._put(f"guard:{entry['index']}", {"kind": "guard", **_picked(entry, "text", "at", "index")})
+        self._say(f"{entry['text']}.")
+
     def agent_status(self, entry: JSON) -> None:
         task, state = self._task(entry["taskId"]), entry["state"]
         task.state = state
@@ -509,6 +514,7 @@ _FOLDS = {
     EventType.AGENT_START: Conversation.agent_start,
     EventType.AGENT_READ: Conversation.agent_read,
     EventType.STOP_REQUESTED: Conversation.stop_requested,
+    EventType.GUARDRAIL: Conversation.guardrail,
     EventType.AGENT_STATUS: Conversation.agent_status,
     EventType.AGENT_THOUGHT: Conversation.agent_thought,
     EventType.AGENT_TOOL_CALL: Conversation.agent_tool_call,

@@ -34,6 +34,7 @@ from apps.model_agents.language_models import shows_apps
 from apps.payments.paying import note_of
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering, schema_forms
+from apps.record.content.decisions import line_of
 from apps.record.content.schema_forms import outline_of
 from apps.record.events import JSON, EventType, imported_author
 from apps.record.models import Context, Event, Message, TaskState
@@ -102,6 +103,8 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry |= {name: payload[name] for name in ("attempt", "turn", "messageId", "again") if name in payload}
         case EventType.AGENT_READ:
             entry["messages"] = payload["messages"]
+        case EventType.GUARDRAIL:
+            entry["text"] = line_of(payload)
         case EventType.AGENT_TOKEN_START | EventType.AGENT_TOKEN:
             entry |= {"artifactId": event.artifact_id, "text": payload.get("text", "")}
         case EventType.AGENT_TOKEN_END:

@@ -1,0 +1,456 @@
+"""Guards check what an agent is told and what it says. Apps add them (`turn_guards`); a turn does what they decide.
+
+On the way in, a verdict is part of the run's input, recorded with the decisions in one transaction, so that another
+attempt tells the agent the same. On the way out, nothing is recorded before it was checked: text that may pass in
+pieces is held back as far as a pattern may still match it, and all else until the turn ends.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
+
+from agentkit import Answer, Failed, Outcome, Part, ReferencedTask, Rejected, TaskContext
+from agentkit import Message as Said
+from agentkit.slots import answer_of
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.engine.turns import emitted
+from apps.engine.turns.assignment import Assignment, handler_message
+from apps.engine.turns.guards import GUARDED, NOT_READ, Choice, Guard, Verdict, Way, guard_for, question
+from apps.engine.turns.output import NewEvent
+from apps.engine.turns.recorder import Recorder, count_usage
+from apps.record import ledger, lineage
+from apps.record.content import blobs
+from apps.record.content.strict_json import digest_of
+from apps.record.events import JSON, EventType
+from apps.record.execution import Run, Withheld
+from apps.record.ledger import Ledger
+from apps.record.models import Context, Event, Message
+from apps.record.runs import UsageTotals
+from parley import db
+from parley.db.sql import Update
+
+log = logging.getLogger("parley.engine")
+
+CODE = "guardrail"  # of a failure
+NOT_CHECKED = "A guardrail could not check this, so it was stopped. Try again, or ask a manager of the workspace."
+STOPPED = {"in": "The message was not sent to the agent.", "out": "The answer was not shown."}
+
+
+# In
+
+
+async def before_agent(assignment: Assignment, recorder: Recorder, task: TaskContext) -> Outcome | None:
+    """Check what the turn's agent is told, and set it on the assignment.
+
+    Returns the outcome if the agent is not asked: a refusal, a question, or the answer that somebody decided to show.
+    Raises LeaseLost.
+    """
+    guard = await guard_for(assignment.agent, assignment.task.workspace_id)
+    recorder.guard = guard
+    noted: JSON | None = assignment.input.get(GUARDED)
+    asked = assignment.answered.get("guard")
+    if asked and asked["way"] == Way.OUT:
+        return await _show_or_not(assignment, recorder, task)
+    if asked and noted and noted.get("asks"):
+        noted = await _answered(assignment, guard, noted)
+    elif guard is not None and Way.IN in guard.ways and not _is_checked(assignment, noted):
+        noted = await _checked(assignment, recorder, guard, noted)
+    if not noted:
+        return None
+    if noted.get("blocked"):
+        return Failed(noted["blocked"], CODE)
+    if noted.get("stopped"):
+        return Rejected(STOPPED[Way.IN])
+    if noted.get("asks"):
+        return question(_verdict_of(noted), Way.IN)
+    _tell(assignment, noted.get("told", {}))
+    return None
+
+
+def told(task: TaskContext, assignment: Assignment) -> TaskContext:
+    """The task with what the guards let pass."""
+    said: dict[str, Any] = {"message": assignment.input_message, "history": assignment.history}
+    return replace(task, **said, references=assignment.references)
+
+
+def _is_checked(assignment: Assignment, noted: JSON | None) -> bool:
+    """Also what a remote agent got already is not checked again."""
+    was_sent = bool(assignment.input.get("sent"))
+    return was_sent or (noted is not None and assignment.message.message_id in noted.get("checked", ()))
+
+
+async def _checked(assignment: Assignment, recorder: Recorder, guard: Guard, noted: JSON | None) -> JSON:
+    """What was decided about the turn's message, or about an answer in it, and about what was said before."""
+    is_answer = assignment.original is not None
+    if is_answer and assignment.asked_by is not None:
+        return noted or {}  # the agent that asked is told it, and its guards check it
+    said = handler_message(assignment.message, assignment.task.context) if is_answer else assignment.input_message
+    verdict = await guard.check(Way.IN, list(map(dict, said.parts)))
+    for one in verdict.used:
+        recorder.note_usage(one)
+    if is_answer and verdict.asks:  # in the middle of a turn, nobody can be asked
+        blocked = "" if verdict.safe is not None else verdict.asks
+        verdict = replace(verdict, parts=verdict.safe or [], asks="", blocked=blocked)
+    found: JSON = dict(noted or {})
+    found["checked"] = [*found.get("checked", []), said.id]
+    if verdict.blocked or verdict.asks:
+        named = {"blocked": verdict.blocked, "asks": verdict.asks, "byManagers": verdict.by_managers}
+        found |= {name: one for name, one in named.items() if one}
+        if verdict.asks:
+            found |= {"parts": verdict.parts} | ({"safe": verdict.safe} if verdict.safe is not None else {})
+    else:
+        changed = {said.id: verdict.parts} if verdict.parts != list(said.parts) else {}
+        found["told"] = {**found.get("told", {}), **changed}
+        if not is_answer:
+            found["told"] |= await _earlier_of(assignment, guard)
+    decisions = [one | {"messageId": said.id} for one in verdict.decisions]
+    if decisions or found.get("told"):
+        await db.persist(_note, assignment, guard, found, decisions)
+    return found
+
+
+async def _earlier_of(assignment: Assignment, guard: Guard) -> JSON:
+    return await _earlier(guard, assignment.task.context, assignment.history, assignment.references)
+
+
+async def _earlier(
+    guard: Guard, context: Context | None, history: Sequence[Said], references: Sequence[ReferencedTask]
+) -> JSON:
+    """Earlier messages of people that the agent is told otherwise, by their ids."""
+    referenced = [one for task in references for one in task.messages]
+    earlier = [one for one in (*history, *referenced) if one.role == "user"]
+    if not earlier:
+        return {}
+    decided = await db.run(_decided, context) if context is not None else {}
+    withheld = {one.id for one in earlier if decided.get(one.id) == Choice.STOP}
+    hidden = {one.id for one in earlier if decided.get(one.id) == Choice.REDACT}
+    found: JSON = {one.id: [{"text": NOT_READ}] for one in earlier if one.id in withheld}
+    for safe in (False, True):
+        these = [one for one in earlier if one.id not in withheld and (one.id in hidden) is safe]
+        shown = await guard.redacted([list(map(dict, one.parts)) for one in these], safe=safe)
+        found |= {one.id: parts for one, parts in zip(these, shown, strict=True) if parts != list(one.parts)}
+    return found
+
+
+def _decided(context: Context) -> dict[str, str]:
+    """By message: what became of what was blocked or asked about. The newest decision counts."""
+    found: dict[str, str] = {}
+    events = lineage.events(context).filter(type=EventType.GUARDRAIL)
+    for payload in events.order_by("index").values_list("payload", flat=True):
+        if payload["direction"] == Way.IN and "messageId" in payload and not is_noted_only(payload):
+            if "answer" in payload:
+                found[payload["messageId"]] = payload["answer"]
+            elif payload["action"] != "redact" or "failed" in payload:
+                found[payload["messageId"]] = Choice.STOP
+    return found
+
+
+def is_noted_only(decision: JSON) -> bool:
+    """Did nothing follow from it?"""
+    return bool(decision.get("watched") or decision.get("passed"))
+
+
+async def _answered(assignment: Assignment, guard: Guard | None, noted: JSON) -> JSON:
+    """What somebody answered who was asked about the turn's message. Asks again for any other answer."""
+    choice = _choice_of(assignment)
+    if choice is None or (choice is Choice.REDACT and "safe" not in noted):
+        return noted
+    found = {name: one for name, one in noted.items() if name not in ("asks", "parts", "safe", "byManagers")}
+    said = assignment.input_message
+    if choice is Choice.STOP:
+        found["stopped"] = True
+    else:
+        parts = noted["safe"] if choice is Choice.REDACT else noted["parts"]
+        found["told"] = {said.id: parts}
+        if guard is not None:
+            found["told"] |= await _earlier_of(assignment, guard)
+    found["checked"] = [*found.get("checked", []), assignment.message.message_id]
+    events = [one | {"messageId": said.id} for one in await db.run(_answers, assignment, Way.IN, choice)]
+    await db.persist(_note, assignment, None, found, events)
+    return found
+
+
+def _choice_of(assignment: Assignment) -> Choice | None:
+    answer = answer_of(assignment.answered, handler_message(assignment.message, assignment.task.context))
+    return Choice(answer) if isinstance(answer, str) and answer in [*Choice] else None
+
+
+def _answers(assignment: Assignment, way: Way, choice: Choice) -> list[JSON]:
+    """The decisions of the rails that asked, with the answer."""
+    asking = Event.objects.filter(task=assignment.task.pk, type=EventType.GUARDRAIL, payload__direction=way.value)
+    newest: dict[str, JSON] = {}
+    for one in asking.order_by("index").values_list("payload", flat=True):
+        if one["action"] == "ask" and "answer" not in one and not is_noted_only(one):
+            newest[one["rail"]] = one
+    by = {"answer": choice.value, "by": assignment.message.author_id}
+    return [{**one, **by} for one in newest.values()]
+
+
+def _verdict_of(noted: JSON) -> Verdict:
+    about: JSON = {"asks": noted["asks"], "safe": noted.get("safe"), "by_managers": noted.get("byManagers", False)}
+    return Verdict(noted.get("parts", []), **about)
+
+
+def _note(assignment: Assignment, guard: Guard | None, noted: JSON, decisions: Sequence[JSON]) -> None:
+    """Record the decisions and, with them, the run's input. Raises LeaseLost."""
+    given = {**assignment.input, GUARDED: noted}
+    values: JSON = {"input": given, "input_hash": digest_of(given)}
+    task = assignment.task
+    with ledger.writing(task.context_id, lease=assignment.lease, lease_values=values) as record:
+        stored = Run.objects.filter(pk=assignment.lease.run_id).values_list("input", flat=True).first() or {}
+        if stored.get(GUARDED) != noted:  # else an earlier try was committed, and only its reply was lost
+            for one in decisions:
+                record.add(EventType.GUARDRAIL, one, task=task.pk)
+                if guard is not None:
+                    record.extra_rows.append(guard.row(one, task.context_id, task.pk))
+    assignment.input, assignment.input_hash = given, values["input_hash"]
+
+
+def _tell(assignment: Assignment, told: Mapping[str, list[JSON]]) -> None:
+    if not told:
+        return
+    message = assignment.message
+    if message.message_id in told:
+        assignment.message = copy.copy(message)
+        assignment.message.parts = told[message.message_id]
+    assignment.input_message = _as_told(assignment.input_message, told)
+    assignment.history = [_as_told(one, told) for one in assignment.history]
+    assignment.references = _references_as_told(assignment.references, told)
+
+
+def _references_as_told(tasks: Sequence[ReferencedTask], told: Mapping[str, list[JSON]]) -> list[ReferencedTask]:
+    return [replace(task, messages=[_as_told(one, told) for one in task.messages]) for task in tasks]
+
+
+def _as_told(said: Said, told: Mapping[str, list[JSON]]) -> Said:
+    is_told = said.role == "user" and said.id in told
+    return Said({**said.wire, "parts": told[said.id]}, blobs.content_of) if is_told else said
+
+
+class SteeredMessages:
+    """Checks what a turn reads while it runs. A message about which somebody must be asked waits for its own turn."""
+
+    def __init__(self, assignment: Assignment, recorder: Recorder) -> None:
+        self._assignment, self._recorder = assignment, recorder
+        self._parts: dict[str, list[JSON] | None] = {}  # by the ids of messages; None: somebody must be asked
+
+    async def checked(self, rows: Sequence[Message]) -> list[Message]:
+        """The messages that may be read now, as the agent is told them."""
+        guard = self._recorder.guard
+        if guard is None or Way.IN not in guard.ways:
+            return list(rows)
+        found = []
+        for row in rows:
+            if row.message_id not in self._parts:
+                self._parts[row.message_id] = await self._check(guard, row)
+            if (parts := self._parts[row.message_id]) is None:
+                break
+            row.parts = parts
+            found.append(row)
+        return found
+
+    async def _check(self, guard: Guard, row: Message) -> list[JSON] | None:
+        said = handler_message(row, self._assignment.task.context)
+        verdict = await guard.check(Way.IN, list(map(dict, said.parts)))
+        for one in verdict.used:
+            self._recorder.note_usage(one)
+        if verdict.asks and not verdict.blocked:
+            return None
+        decisions = [one | {"messageId": row.message_id} for one in verdict.decisions]
+        if self._assignment.lease.fence > 1 and decisions:
+            decisions = await db.run(_new_ones, self._assignment.task.pk, decisions)
+        await record_decisions(self._assignment, self._recorder, guard, decisions)
+        return [{"text": NOT_READ}] if verdict.blocked else verdict.parts
+
+
+def _new_ones(task: uuid.UUID, decisions: Sequence[JSON]) -> list[JSON]:
+    """Those that no earlier attempt recorded."""
+    earlier = Event.objects.filter(task=task, type=EventType.GUARDRAIL).values_list("payload", flat=True)
+    known = {(one["rail"], one.get("messageId")) for one in earlier}
+    return [one for one in decisions if (one["rail"], one["messageId"]) not in known]
+
+
+async def record_decisions(assignment: Assignment, recorder: Recorder, guard: Guard, decisions: Iterable[JSON]) -> None:
+    """Record them in order with what the agent says. Raises LeaseLost, RecordLost."""
+    for one in decisions:
+        assignment.at_end.rows.append(guard.row(one, assignment.context_id, assignment.task.pk))
+        await recorder.record(NewEvent(EventType.GUARDRAIL, one))
+
+
+# Out
+
+
+async def after_agent(assignment: Assignment, recorder: Recorder, task: TaskContext, outcome: Outcome) -> Outcome:
+    """Check what waits and the outcome, and let pass what may. Returns the outcome that is recorded.
+
+    Raises LeaseLost, RecordLost.
+    """
+    guard = recorder.guard
+    if guard is None or Way.OUT not in guard.ways:
+        return outcome
+    held = emitted.joined(recorder.held) if guard.holds else []
+    parts, put_back = emitted.laid_out(held, outcome)
+    verdict = Verdict([], blocked=recorder.blocked) if recorder.blocked else await _safely(guard, parts)
+    recorder.note_verdict(verdict)
+    decisions = merged(await recorder.end_guarded())
+    blocked = verdict.blocked or recorder.blocked
+    if verdict.asks and not blocked and not emitted.may_wait(outcome):
+        blocked = verdict.asks
+    if not blocked and not verdict.asks:
+        emissions, outcome = put_back(verdict.parts)
+        await recorder.pass_on(emissions)
+    elif not blocked:
+        await db.persist(_withhold, assignment, _content(task, put_back, verdict))
+    await record_decisions(assignment, recorder, guard, decisions)
+    if blocked:
+        return Failed(blocked, CODE)
+    return question(verdict, Way.OUT) if verdict.asks else outcome
+
+
+def not_checked() -> Failed:
+    """The end of a turn whose answer nobody could check."""
+    return Failed(NOT_CHECKED, CODE)
+
+
+async def _safely(guard: Guard, parts: list[JSON]) -> Verdict:
+    try:
+        return await guard.check(Way.OUT, parts)
+    except Exception:
+        log.exception("a guard failed")
+        return Verdict([], blocked=NOT_CHECKED)
+
+
+def merged(decisions: Iterable[JSON]) -> list[JSON]:
+    """One of each rail, with the sums of what it found and of its time."""
+    found: dict[str, JSON] = {}
+    for one in decisions:
+        if (known := found.get(one["rail"])) is None:
+            found[one["rail"]] = dict(one)
+            continue
+        names = known["counts"].keys() | one["counts"].keys()
+        counts = {name: known["counts"].get(name, 0) + one["counts"].get(name, 0) for name in sorted(names)}
+        known |= {**one, "counts": counts, "ms": known["ms"] + one["ms"]}
+    return list(found.values())
+
+
+def _content(task: TaskContext, put_back: emitted.PutBack, verdict: Verdict) -> str:
+    """What is kept until somebody has decided."""
+    kept: JSON = {"show": emitted.written(*put_back(verdict.parts)), "memory": dict(task.memory)}
+    kept["session"] = dict(task.session.memory)
+    if verdict.safe is not None:
+        kept["redact"] = emitted.written(*put_back(verdict.safe))
+    return json.dumps(kept, ensure_ascii=False)
+
+
+def _withhold(assignment: Assignment, content: str) -> None:
+    Withheld.objects.update_or_create(task_id=assignment.task.pk, defaults={"content": content})
+
+
+def _withheld(assignment: Assignment) -> JSON | None:
+    content = Withheld.objects.filter(task=assignment.task.pk).values_list("content", flat=True).first()
+    return json.loads(content) if content else None
+
+
+async def _show_or_not(assignment: Assignment, recorder: Recorder, task: TaskContext) -> Outcome:
+    """What somebody decided about the answer of the turn. Asks again for any other answer."""
+    kept, choice = await db.run(_withheld, assignment), _choice_of(assignment)
+    if kept is None:
+        return Failed("The answer is not kept any more. Send the message again.", CODE)
+    if choice is None or (choice is not Choice.STOP and choice not in kept):
+        again = Verdict([], asks="Choose one of the answers.", safe=[] if "redact" in kept else None)
+        by = assignment.answered["guard"]["byManagers"]
+        return question(replace(again, by_managers=by), Way.OUT)
+    for one in await db.run(_answers, assignment, Way.OUT, choice):
+        await recorder.record(NewEvent(EventType.GUARDRAIL, one))
+    gone = Update(Withheld, {"task_id": assignment.task.pk}, {"content": ""})
+    assignment.at_end.updates.append(gone)
+    if choice is Choice.STOP:
+        return Rejected(STOPPED[Way.OUT])
+    emissions, outcome = emitted.read(kept[choice])
+    recorder.guard = None  # it was checked
+    await recorder.pass_on(emissions)
+    task.memory.update(kept["memory"])
+    task.session.memory.update(kept["session"])
+    return outcome
+
+
+# Answers without a task
+
+
+class Talk(Protocol):
+    """What an agent that answers with a message is told beside it."""
+
+    @property
+    def context(self) -> Context | None: ...
+
+    @property
+    def history(self) -> Sequence[Said]: ...
+
+    @property
+    def references(self) -> Sequence[ReferencedTask]: ...
+
+
+@dataclass
+class Admitted:
+    """A message that an agent may answer with a message, as far as guards are concerned.
+
+    Attributes:
+        message: as the agent is told it.
+        needs_task: it is stopped, or somebody must or may be asked. The turn of a task decides again.
+    """
+
+    guard: Guard
+    message: JSON
+    needs_task: bool
+    _decisions: list[JSON] = field(default_factory=list)
+
+    async def told(self, talk: Talk) -> JSON:
+        """Of what was said before, what the agent is told otherwise: fields of the conversation."""
+        if Way.IN not in self.guard.ways:
+            return {}
+        told = await _earlier(self.guard, talk.context, talk.history, talk.references)
+        history = [_as_told(one, told) for one in talk.history]
+        return {"history": history, "references": _references_as_told(talk.references, told)}
+
+    async def checked(self, answer: Answer) -> Answer:
+        """The answer as it is recorded."""
+        if Way.OUT not in self.guard.ways:
+            return answer
+        verdict = await _safely(self.guard, [dict(part) for part in answer.parts])
+        self._decisions += verdict.decisions
+        _count(verdict)
+        if stopped := verdict.blocked or verdict.asks:
+            return Answer.error(stopped, CODE)
+        return Answer(cast("list[Part]", verdict.parts), answer.metadata)
+
+    def record(self, log: Ledger) -> None:
+        """Record what was decided, with the answer."""
+        for one in self._decisions:
+            log.add(EventType.GUARDRAIL, one)
+            log.extra_rows.append(self.guard.row(one, log.context.pk, None))
+
+
+async def admit(principal: Principal, agent: Agent, message: JSON) -> Admitted | None:
+    """Check a message before the agent's code sees it that chooses how to answer. None without guards."""
+    guard = await guard_for(agent, principal.workspace_id)
+    if guard is None:
+        return None
+    parts = [dict(part) for part in message["parts"]]
+    verdict = await guard.check(Way.IN, parts) if Way.IN in guard.ways else Verdict(parts)
+    _count(verdict)
+    decisions = [one | {"messageId": message["messageId"]} for one in verdict.decisions]
+    needs_task = bool(verdict.blocked or verdict.asks or guard.asks)
+    return Admitted(guard, {**message, "parts": verdict.parts}, needs_task, decisions)
+
+
+def _count(verdict: Verdict) -> None:
+    """Count what models used of whom no run's usage tells."""
+    for one in verdict.used:
+        count_usage(one.model, UsageTotals().add(one))
