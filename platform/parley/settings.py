@@ -112,6 +112,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.conversations.sessions",
     "apps.conversations.public_links",
     "apps.conversations.uploads",
+    "apps.optional.knowledge",
     "apps.optional.memory",
     "apps.optional.projects",
     "apps.remote",

@@ -1,0 +1,5 @@
+from parley.registry import ParleyApp
+
+
+class KnowledgeConfig(ParleyApp):
+    verbose_name = "Knowledge"
