@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
