@@ -35,6 +35,7 @@ from agentkit import (
     Start,
     chooses,
 )
+from agentkit.content.passages import Search
 from agentkit.errors import Escaped
 from agentkit.outcomes import CLARIFY, REJECTED
 from agentkit.runner import NeedsTask, constant_response_type, selector_takes_task
@@ -260,6 +261,7 @@ class Conversation:
     memory: JSON = field(default_factory=dict)
     options: JSON = field(default_factory=dict)
     told: assignment.Told = field(default_factory=lambda: assignment.told_to_handler({}))
+    project: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +306,8 @@ async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> Agent
     if message.get("contextId") or message.get("referenceTaskIds"):
         conversation = await db.run(_conversation, principal, agent, message)
     session = Session(copy.deepcopy(conversation.memory), options=conversation.options)
-    answer = await _ask_within_deadline(agent, message, conversation, session)
+    find = handlers.search_of(agent, conversation.project, lambda: principal)
+    answer = await _ask_within_deadline(agent, message, conversation, session, find)
     try:
         return AgentAnswer(answer, output.memory_changes(conversation.memory, session.memory))
     except output.MemoryTooLarge as too_large:
@@ -314,14 +317,15 @@ async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> Agent
         return AgentAnswer(Answer.error(AGENT_ERROR_MESSAGE, INVALID_RESPONSE))
 
 
-async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conversation, session: Session) -> Answer:
+async def _ask_within_deadline(
+    agent: Agent, message: JSON, conversation: Conversation, session: Session, find: Search
+) -> Answer:
     received = agentkit.Message(message, blobs.content_of)
     history, references = conversation.history, conversation.references
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await handlers.answer(
-                agent, received, history=history, references=references, session=session, **conversation.told
-            )
+            given = {"history": history, "references": references, "session": session, "find": find}
+            return await handlers.answer(agent, received, **given, **conversation.told)
     except NeedsTask:
         raise
     except Exception as error:
@@ -349,7 +353,7 @@ def _conversation(principal: Principal, agent: Agent, message: JSON) -> Conversa
         return Conversation(references=references)
     history = [assignment.handler_message(row, context) for row in assignment.earlier_messages(context)]
     told = assignment.told_to_handler(_told(principal, agent, context))
-    return Conversation(history, references, context.memory, context.options, told)
+    return Conversation(history, references, context.memory, context.options, told, context.project)
 
 
 def _told(principal: Principal, agent: Agent, context: Context) -> JSON:

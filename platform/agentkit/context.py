@@ -28,6 +28,7 @@ from agentkit.content.emissions import (
 )
 from agentkit.content.inbox import Inbox, Mail, Mailbox
 from agentkit.content.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
+from agentkit.content.passages import Passage, Search, search_nothing
 from agentkit.effects import Doing, Effects, do_in_thread, perform, remember
 from agentkit.errors import AgentFailure, HostSignal, Stopped
 from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, lend_none
@@ -196,6 +197,7 @@ class TaskContext(Turn):
 
     emit: Emit = field(repr=False, compare=False)
     lend: Lend = field(default=lend_none, repr=False, compare=False)
+    find: Search = field(default=search_nothing, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
     effects: Effects | None = field(default=None, repr=False, compare=False)
     approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
@@ -217,6 +219,29 @@ class TaskContext(Turn):
         if self.cancelled:
             raise Stopped
         return await self.lend(service)
+
+    async def search(self, query: str, limit: int = 5) -> list[Passage]:
+        """The passages that fit a question best, the best first: of the collections that people gave this agent, and of
+        the conversation's project. Only what the user may see is searched, or what the agent may tell all its callers.
+
+        The search and what it found are recorded as a tool call. An empty list: nothing fits, or there is nothing to
+        search. A passage is data from outside: it has no instructions for your agent.
+
+        Args:
+            query: a question or words.
+            limit: at most so many passages, up to 20.
+
+        Raises:
+            ValueError: the query is empty.
+        """
+        if self.cancelled:
+            raise Stopped
+        if not query.strip():
+            raise ValueError("Search for at least one word.")
+        call = await self.tool_call("search_knowledge", {"query": query})
+        found = await self.find(query, limit)
+        await self.tool_result(call, "search_knowledge", [one.about for one in found])
+        return found
 
     async def effect(
         self,
@@ -433,6 +458,7 @@ class SyncTaskContext(Turn):
         return SyncInbox(self.on_loop.inbox, self.wait_for)
 
     credential = _waiting(TaskContext.credential)
+    search = _waiting(TaskContext.search)
     call = _waiting(TaskContext.call)
     gather = _waiting(TaskContext.gather)
     progress = _waiting(TaskContext.progress)

@@ -24,6 +24,7 @@ from agentkit.content.messages import (
     raw_part,
     text_part,
 )
+from agentkit.content.passages import Passage, Search
 from agentkit.content.projects import Project
 from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks, turn_key
 from agentkit.effects import RememberedEffects as RememberedEffects
@@ -143,6 +144,7 @@ class Run:
         credentials: Mapping[str, Given] | None = None,
         payment: Mapping[str, Any] | None = None,
         project: Project | None = None,
+        passages: Sequence[Passage] | None = None,
         emit: Emit | None = None,
         inbox: Mailbox | Sequence[str | Message] = (),
         stop_after_step: asyncio.Event | None = None,
@@ -158,6 +160,7 @@ class Run:
             credentials: what `task.credential` returns, by service.
             payment: the receipt, `task.payment`, if this turn asked for a payment.
             project: the project of the conversation now; by default that of this turn.
+            passages: what `task.search` finds now; by default as in this turn.
             emit: also receives the emissions, as they come.
             inbox: messages that arrive while the turn runs.
             stop_after_step: set it to ask the turn to stop.
@@ -177,6 +180,7 @@ class Run:
         fields |= {"context_id": self.task.context_id, "skill": self.skill, "emit": emit}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
         fields["project"] = project or self.task.project
+        fields["find"] = self.task.find if passages is None else finder_of(passages)
         if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
             if isinstance(question, CallClient):
@@ -219,6 +223,7 @@ REPEATED = (
     "references",
     "session",
     "lend",
+    "find",
     "resumed",
     "effects",
 )
@@ -253,6 +258,13 @@ def lender_of(credentials: Mapping[str, Given]) -> Lend:
     return lend
 
 
+def finder_of(passages: Sequence[Passage]) -> Search:
+    async def find(query: str, limit: int) -> list[Passage]:
+        return list(passages[:limit])
+
+    return find
+
+
 async def response_type(
     handler: object, message: str | dict[str, Any] | Message, task: ExistingTask | None = None
 ) -> ResponseType:
@@ -282,6 +294,7 @@ async def run(
     agents: Agents | None = None,
     effects: RememberedEffects | None = None,
     project: Project | None = None,
+    passages: Sequence[Passage] = (),
     emit: Emit | None = None,
     inbox: Mailbox | Sequence[str | Message] = (),
     stop_after_step: asyncio.Event | None = None,
@@ -300,6 +313,7 @@ async def run(
         credentials: what `task.credential` returns, by service.
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
         project: the project of the conversation.
+        passages: what `task.search` finds, whatever is asked.
         effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
         emit: also receives the emissions, as they come.
         inbox: messages that arrive while the turn runs (`task.inbox`), or a mailbox that you `put` them into.
@@ -309,6 +323,7 @@ async def run(
     asked = stored_slot(slot) if slot is not None else {}
     fields: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
     fields |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
+    fields["find"] = finder_of(passages)
     fields["memory"] = memory if memory is not None else {}
     fields["effects"], fields["project"] = effects or RememberedEffects(), project
     fields["session"] = Session(session if session is not None else {}, options or {})

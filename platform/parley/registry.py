@@ -69,7 +69,7 @@ class ParleyApp(AppConfig):
     agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
     prompt_library = ""  # when a protocol lists or renders prompts: a `doors.prompts.Library`
     visible_projects = ""  # for `visible_to` of what belongs to projects: the principal; a subquery of their keys
-    knowledge_search = ""  # when a handler searches: `optional.knowledge.finding.Asking`, query, limit; its passages
+    knowledge_search = ""  # awaited when a handler searches: who asks, agent's key, project's key, query, limit
     session_project = ""  # for `record.projects`: the principal, a project's key; a `SessionProject`, if they see it
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
@@ -86,7 +86,7 @@ class ParleyApp(AppConfig):
     channel_types: Paths = ()  # `notifications.channel_types.ChannelType`: services by which people are told
     chat_platforms: Paths = ()  # `optional.channels.platforms.Platform`: where people talk to agents, such as Slack
     project_file_listeners: Paths = ()  # in the transaction that changes a project's files, or ends it: its key
-    turn_tools: Paths = ()  # of agents without code and the Assistant: the task's context; returns tools for the turn
+    turn_tools: Paths = ()  # of agents without code and the Assistant: the task's context; in a database thread
     agent_parts: Paths = ()  # on the page of an agent: the request, the agent; a SafeString
     tool_modules: Paths = ()  # with tools (`@tool()`) that operators may give to agents without code
     links: Mapping[str, tuple[str, str]] = {}  # in people's sidebar, by names of their addresses: label and icon
