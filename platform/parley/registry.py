@@ -85,7 +85,7 @@ class ParleyApp(AppConfig):
     work_lists: Paths = ()  # `work.WorkList`: what waits in tables until a job does it
     channel_types: Paths = ()  # `notifications.channel_types.ChannelType`: services by which people are told
     chat_platforms: Paths = ()  # `optional.channels.platforms.Platform`: where people talk to agents, such as Slack
-    project_file_listeners: Paths = ()  # in the transaction that changes a project's files, or ends it: its key
+    project_file_listeners: Paths = ()  # in the transaction that changes a project's files: `ProjectFiles`
     turn_tools: Paths = ()  # of agents without code and the Assistant: the task's context; in a database thread
     agent_parts: Paths = ()  # on the page of an agent: the request, the agent; a SafeString
     tool_modules: Paths = ()  # with tools (`@tool()`) that operators may give to agents without code

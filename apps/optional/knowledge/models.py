@@ -15,7 +15,7 @@ from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
-from apps.record.reading.visibility import seen_by
+from apps.record.reading.visibility import may_edit, may_run, seen_by
 from parley.registry import added
 from parley.work.models import Work, WorkQuerySet
 
@@ -91,6 +91,19 @@ class Collection(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_seen_by_others(self) -> bool:
+        """Whether its workspace or the people of its project may see it, too."""
+        return self.is_shared or self.project is not None
+
+    def is_run_by(self, principal: Principal) -> bool:
+        """Whether the caller, who sees it, may share and delete it."""
+        return may_run(principal, self.owner_id, self.workspace_id, self.is_seen_by_others)
+
+    def is_edited_by(self, principal: Principal) -> bool:
+        """Whether the caller, who sees it, may change what is in it."""
+        return may_edit(principal, self.owner_id, self.workspace_id, self.is_seen_by_others)
 
 
 class AgentCollectionQuerySet(VisibleQuerySet["AgentCollection"]):
