@@ -87,6 +87,7 @@ class ParleyApp(AppConfig):
     chat_platforms: Paths = ()  # `optional.channels.platforms.Platform`: where people talk to agents, such as Slack
     project_file_listeners: Paths = ()  # in the transaction that changes a project's files: `ProjectFiles`
     turn_tools: Paths = ()  # of agents without code and the Assistant: the task's context; in a database thread
+    project_parts: Paths = ()  # on the page of a project, above its files: the principal, its key; a SafeString
     agent_parts: Paths = ()  # on the page of an agent: the request, the agent; a SafeString
     tool_modules: Paths = ()  # with tools (`@tool()`) that operators may give to agents without code
     links: Mapping[str, tuple[str, str]] = {}  # in people's sidebar, by names of their addresses: label and icon

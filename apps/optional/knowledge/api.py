@@ -55,6 +55,17 @@ class SourceShape(ModelShape):
         read_only_fields = ("name", "url")
 
 
+def watch_field(**options: Any) -> serializers.IntegerField:
+    told = "Look for changes of a page every so many hours. null: never."
+    return serializers.IntegerField(
+        min_value=1, max_value=sources.MOST_HOURS, allow_null=True, help_text=told, **options
+    )
+
+
+class ChangedSource(Body):
+    watch_hours = watch_field()
+
+
 @extend_schema_serializer(component_name="NewSource")
 class NewSource(PartBody):
     """A file or a page. It has exactly one of `text`, `raw`, `uploadId` and `url`."""
@@ -62,7 +73,7 @@ class NewSource(PartBody):
     data = metadata = None  # type: ignore[assignment]  # DRF's way to take inherited fields out
     url = serializers.CharField(required=False, max_length=2000, help_text="The address of a page.")
     filename = Line(required=False, allow_blank=True, help_text="Of a file, unless it is an upload, which has a name.")
-    watch_hours = sources.WATCH_FIELD
+    watch_hours = watch_field(required=False)
 
     def validate(self, attrs: JSON) -> JSON:
         hours = attrs.pop("watch_hours", None)
@@ -138,7 +149,11 @@ class Collections(ResourceViewSet):
         "create": "With `project`, whoever sees the project sees it, and the project's sessions search it.",
     }
     refuses = {
-        **{"create": [409], "update": [403, 409], "share": [403, 409], "unshare": [403, 409], "delete": [403, 409]},
+        "create": [409],
+        "update": [403, 409],
+        "share": [403, 409],
+        "unshare": [403, 409],
+        "delete": [403, 409],
     }
     examples = (OpenApiExample("A handbook", EXAMPLE, request_only=True),)
 
@@ -167,6 +182,14 @@ class Collections(ResourceViewSet):
     def source(self, request: Request, collection: uuid.UUID, source: uuid.UUID) -> Response:
         return Response(self.shown(SourceShape, self._source(collection, source)))
 
+    @documented(
+        "collections_watch_source", "Say how often a page is looked at", body=ChangedSource, answers=SourceShape,
+        refuses=[403, 409],
+    )  # fmt: skip
+    def watch_source(self, request: Request, collection: uuid.UUID, source: uuid.UUID) -> Response:
+        row, asked = self._source(collection, source), self.body(ChangedSource)
+        return Response(self.shown(SourceShape, sources.watch(self.principal, row, asked["watch_hours"])))
+
     @documented("collections_source_content", "Download a file of a collection", answers=FILE_ANSWERS)
     def content(self, request: Request, collection: uuid.UUID, source: uuid.UUID) -> HttpResponseBase:
         """Of a page: what was read last."""
@@ -189,9 +212,7 @@ class Collections(ResourceViewSet):
         found: Source = sources.SOURCES.find(self.principal, source)
         return found if found.collection_id == collection else Source.objects.none().find(self.principal, source)
 
-    @documented(
-        "collections_search", "Search a collection", query=Searching, answers={200: PassagesShape}
-    )
+    @documented("collections_search", "Search a collection", query=Searching, answers={200: PassagesShape})
     async def search(self, request: Request, collection: uuid.UUID) -> Response:
         """The passages that fit best: by their words, and by meaning where a model for that is connected."""
         asked, row = self.query(Searching), await db.run(lambda: self.find(collection=collection))
@@ -208,7 +229,9 @@ class Collections(ResourceViewSet):
         rows = AgentCollection.objects.visible_to(self.principal).filter(
             collection=row, agent__in=Agent.objects.visible_to(self.principal)
         )
-        return self.page(rows.select_related("agent", "collection"), ("agent__slug", "id"), self.query(Listing), GivenShape.list_of)
+        return self.page(
+            rows.select_related("agent", "collection"), ("agent__slug", "id"), self.query(Listing), GivenShape.list_of
+        )
 
     @documented(
         "collections_give", "Let an agent search a collection", body=NewGift, answers=GivenShape, refuses=[403, 409]
@@ -245,7 +268,11 @@ SOURCE_ADDRESS = f"{SOURCES_ADDRESS}/<uuid:source>"
 AGENTS_ADDRESS = "collections/<uuid:collection>/agents"
 urlpatterns: list[Any] = [
     path(SOURCES_ADDRESS, Collections.at(get="below_sources", post="add_source"), name="collection-sources"),
-    path(SOURCE_ADDRESS, Collections.at(get="source", delete="remove_source"), name="collection-source"),
+    path(
+        SOURCE_ADDRESS,
+        Collections.at(get="source", patch="watch_source", delete="remove_source"),
+        name="collection-source",
+    ),
     path(f"{SOURCE_ADDRESS}/content", Collections.at(get="content"), name="collection-source-content"),
     path(f"{SOURCE_ADDRESS}/reindex", Collections.at(post="reindex_source"), name="collection-source-reindex"),
     path("collections/<uuid:collection>/search", Collections.at(get="search"), name="collection-search"),

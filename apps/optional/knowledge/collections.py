@@ -152,7 +152,9 @@ def may_change(principal: Principal, agent: Agent) -> bool:
     return is_made_here or person.has_perm("agents.change_agent")
 
 
-def give(principal: Principal, agent: Agent, collection: Collection, *, is_for_callers: bool = False) -> AgentCollection:
+def give(
+    principal: Principal, agent: Agent, collection: Collection, *, is_for_callers: bool = False
+) -> AgentCollection:
     """Let an agent search a collection, or change for whom it does. The caller sees both.
 
     Raises MissingScope, MissingRole, NotEditable, NotYours, NotForCallers, TooManyOfAgent.

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+from django.db.models import Q, Sum
 
 from apps.accounts.principals import Principal
+from apps.conversations.search.indexing import group_mark
+from apps.conversations.search.tokenizer import is_unspaced, words_in
+from apps.optional.knowledge import sql
+from apps.optional.knowledge.models import AgentCollection, Collection, Passage
+from apps.optional.knowledge.sql import Scored
+from apps.record.errors import InvalidParams
+from parley import db
 
 MOST_FOUND = 20
+MAX_QUERY_LENGTH = 2_000  # characters
+MOST_WORDS = 24  # of a query
+MOST_COLLECTIONS = 500  # in one search
+CANDIDATES = 50  # passages by words, and as many by meaning: the best of both are the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +32,9 @@ class Asking:
 
     Attributes:
         principal: whose rights count, now.
-        agent: the key of the agent that searches for them: its collections. None: a person searches.
-        project: of the session: its collections.
+        agent: the key of the agent that searches for them, which they may use: its collections. None: a person
+            searches all that they may see.
+        project: of the session: its collections, too. For a person: only those.
         collections: only these, if they are among the ones that may be searched.
     """
 
@@ -59,6 +76,88 @@ class Found:
 async def search(asking: Asking, query: str, limit: int = 5) -> list[Found]:
     """The best passages, the best first. Without a model for embeddings: by words alone.
 
-    Raises InvalidParams for an empty query.
+    Raises InvalidParams for an empty query, and for one that is too long.
     """
-    raise NotImplementedError
+    words = _words_of(query)
+    return await db.run(_find, asking, words, max(1, min(limit, MOST_FOUND)))
+
+
+def searchable(asking: Asking) -> dict[uuid.UUID, int]:
+    """The collections that may be searched, and how many passages each has."""
+    chosen = Collection.objects.filter(_reach(asking))
+    if asking.collections:
+        chosen = chosen.filter(pk__in=asking.collections)
+    counted = chosen.annotate(passages=Sum("sources__passages_count")).filter(passages__gt=0)
+    return dict(counted.order_by("-updated_at").values_list("pk", "passages")[:MOST_COLLECTIONS])
+
+
+def _reach(asking: Asking) -> Q:
+    seen = Q(pk__in=Collection.objects.visible_to(asking.principal).values("pk"))
+    in_project = Q(project=asking.project) if asking.project else None
+    if asking.agent is None:
+        return seen & in_project if in_project else seen
+    given = AgentCollection.objects.filter(agent=asking.agent)
+    own = Q(pk__in=given.values("collection"))
+    reached = own | in_project if in_project else own
+    return (seen & reached) | Q(pk__in=given.filter(is_for_callers=True).values("collection"))
+
+
+def _words_of(query: str) -> list[str]:
+    """The words of a query. Raises InvalidParams."""
+    if len(query) > MAX_QUERY_LENGTH:
+        raise InvalidParams(f"Ask something shorter: at most {MAX_QUERY_LENGTH} characters.", "query")
+    words = list(dict.fromkeys(words_in(query)))
+    # In a script without spaces, the last character of a text is a word of its own.
+    whole = [word for word in words if len(word) > 1 or not is_unspaced(word)]
+    if not words:
+        raise InvalidParams("Say what to look for, in words.", "query")
+    return (whole or words)[:MOST_WORDS]
+
+
+def _find(asking: Asking, words: list[str], limit: int) -> list[Found]:
+    places = searchable(asking)
+    if not places:
+        return []
+    scored = _by_words(places, words)
+    return _read(scored, places, limit)
+
+
+def _by_words(places: dict[uuid.UUID, int], words: list[str]) -> list[Scored]:
+    if not sql.is_postgresql():
+        return sql.by_words_in_sqlite(" OR ".join(f'"{word}"' for word in words), list(places), CANDIDATES)
+    passages = sum(places.values())
+    shares = sql.common_words(words) if passages > sql.RANKED else {}
+    within = " | ".join(f"'{group_mark(key)}'" for key in places)
+    candidates = f"({within}) & ({_candidates(words, shares, passages)})"
+    return sql.by_words(candidates, [f"'{word}'" for word in words], passages, CANDIDATES)
+
+
+def _candidates(words: Sequence[str], shares: dict[str, float], passages: int) -> str:
+    """A tsquery of what is worth ranking: passages with a rare word, or with two that are rarely together.
+
+    If all words are common everywhere, those with all of them.
+    """
+    expected = {(word,): shares.get(word, 0.0) for word in words}
+    expected |= {pair: prod(shares[word] for word in pair) for pair in combinations(shares, 2)}
+    clauses: list[str] = []
+    left = sql.RANKED / passages
+    for clause, share in sorted(expected.items(), key=lambda one: one[1]):
+        if share > left:
+            break
+        left -= share
+        clauses.append(" & ".join(f"'{word}'" for word in clause))
+    return " | ".join(f"({clause})" for clause in clauses) or " & ".join(f"'{word}'" for word in words)
+
+
+def _read(scored: list[Scored], places: dict[uuid.UUID, int], limit: int) -> list[Found]:
+    """The passages of the best scores. The same text is given once."""
+    rows = Passage.objects.filter(collection__in=places).select_related("source", "collection").defer("words")
+    passages = rows.in_bulk([one.passage for one in scored])
+    best = max((one.score for one in scored), default=0.0) or 1.0
+    found: dict[str, Found] = {}
+    for passage, score in scored:
+        if (row := passages.get(passage)) is not None and row.text not in found and len(found) < limit:
+            found[row.text] = Found(
+                row.ref, row.text, row.source.name, row.collection.name, row.heading, row.page, score / best
+            )
+    return list(found.values())

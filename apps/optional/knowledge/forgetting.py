@@ -30,9 +30,7 @@ def follow_project(files: ProjectFiles) -> None:
         own.update(project=None, is_shared=False)
     elif files.parts:
         named = {"name": FILES_OF.format(files.name)[:100], "owner_id": files.owner, "workspace_id": files.workspace}
-        collection, _ = Collection.objects.update_or_create(
-            project=files.key, has_project_files=True, defaults=named
-        )
+        collection, _ = Collection.objects.update_or_create(project=files.key, has_project_files=True, defaults=named)
         follow_files(collection, files.parts)
 
 

@@ -15,9 +15,11 @@ from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
+from apps.conversations.search.models import WordsField
+from apps.optional.knowledge import vectors
 from apps.record.reading.visibility import may_edit, may_run, seen_by
 from parley.registry import added
-from parley.work.models import Work, WorkQuerySet
+from parley.work.models import Retried, RetriedQuerySet
 
 
 class CollectionNotFound(NotFound):
@@ -36,11 +38,15 @@ def new_ref() -> str:
 def collections_seen_by(principal: Principal, path: str = "") -> Q:
     """The condition for collections that the caller may see: as their project, or else as its own sharing says.
 
-    `path` leads to the collection.
+    A key for some agents alone sees those that they were given. `path` leads to the collection.
     """
-    own = Q(**{f"{path}project": None}) & seen_by(principal, path)
-    find = added.get("visible_projects")
-    return own | Q(**{f"{path}project__in": find(principal)}) if find else own
+    seen = Q(**{f"{path}project": None}) & seen_by(principal, path)
+    if find := added.get("visible_projects"):
+        seen |= Q(**{f"{path}project__in": find(principal)})
+    if principal.agents is not None:
+        given = AgentCollection.objects.filter(agent__slug__in=principal.agents).values("collection")
+        seen &= Q(**{f"{path}pk__in": given})
+    return seen
 
 
 class CollectionQuerySet(VisibleQuerySet["Collection"]):
@@ -132,18 +138,20 @@ class AgentCollection(models.Model):
         return f"{self.agent}: {self.collection}"
 
 
-class SourceQuerySet(VisibleQuerySet["Source"], WorkQuerySet["Source"]):  # type: ignore[misc]
+class SourceQuerySet(VisibleQuerySet["Source"], RetriedQuerySet["Source"]):  # type: ignore[misc]
     not_found = SourceNotFound
 
     def visible_to(self, principal: Principal) -> SourceQuerySet:
         return self.filter(collections_seen_by(principal, "collection__")) if principal.is_known else self.none()
 
     def unfinished(self) -> SourceQuerySet:
-        """Those to be read and indexed."""
-        return self.filter(state=Source.State.WAITING)
+        """Those to be read, to be looked at for changes, or without vectors of the model. `due` says when."""
+        unread, watched = Q(state=Source.State.WAITING), Q(watch_hours__isnull=False)
+        without_vectors = Q(state=Source.State.READY) & ~Q(embedded_with=settings.EMBEDDING_MODEL)
+        return self.filter(unread | watched | without_vectors if vectors.are_possible() else unread | watched)
 
 
-class Source(Work):
+class Source(Retried):
     """A file or a page of a collection, and how far it is indexed. A worker reads it (`indexing`)."""
 
     class Kind(models.TextChoices):
@@ -167,12 +175,12 @@ class Source(Work):
     size = models.PositiveBigIntegerField(default=0, editable=False, help_text="Bytes.")
     state = models.CharField(max_length=7, choices=State, default=State.WAITING, editable=False)
     error = models.CharField(max_length=300, blank=True, editable=False, help_text="What went wrong, for people.")
-    tries = models.PositiveSmallIntegerField(default=0, editable=False)
     digest = models.CharField(
         max_length=64, blank=True, editable=False, help_text="SHA-256 of the content that is indexed."
     )
     passages_count = models.PositiveIntegerField("passages", default=0, editable=False)
     is_whole = models.BooleanField(default=True, editable=False, help_text="false: only its beginning is indexed.")
+    embedded_with = models.CharField(max_length=300, blank=True, editable=False, help_text="The model of its vectors.")
     watch_hours = models.PositiveSmallIntegerField(
         "look for changes every", null=True, blank=True, help_text="Hours, of a page. Empty: it is read once."
     )
@@ -208,6 +216,7 @@ class Passage(models.Model):
     text = models.TextField()
     heading = models.CharField(max_length=300, blank=True, help_text="The headings above it, joined by ›.")
     page = models.PositiveIntegerField(null=True, help_text="Of a PDF, from 1.")
+    words = WordsField(texts=("heading", "text"), group="collection", editable=False)
 
     objects = PassageQuerySet.as_manager()
 
@@ -216,3 +225,18 @@ class Passage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.ref} of {self.source_id}"
+
+
+class PassageWords(models.Model):
+    """SQLite's FTS5 table over the passages' words (`sql`)."""
+
+    passage = models.OneToOneField(
+        Passage, primary_key=True, db_column="rowid", on_delete=models.DO_NOTHING, related_name="+"
+    )
+
+    class Meta:
+        managed = False
+        db_table = "knowledge_passagewords"
+
+    def __str__(self) -> str:
+        return f"words of {self.pk}"

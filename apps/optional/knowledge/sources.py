@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import F, Sum
+from django.db.models.functions import Now
 from django.http import FileResponse, HttpRequest
+from django.utils import timezone
 
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.errors import NotFound
@@ -25,6 +27,7 @@ from parley.db.sql import write_transaction
 from parley.work.lists import send_job
 
 MOST_SOURCES = 1_000  # of a collection
+MOST_HOURS = 24 * 365  # between two looks at a page
 READ = "knowledge.read"
 """The job that reads a source."""
 
@@ -61,16 +64,25 @@ def add_page(principal: Principal, collection: Collection, url: str, watch_hours
     except ValueError as wrong:
         raise InvalidParams(str(wrong), "url") from None
     with write_transaction():
-        _lock(collection, 1)
-        values = {"state": Source.State.WAITING, "tries": 0, "error": "", "watch_hours": watch_hours}
-        page = {"collection": collection, "kind": Source.Kind.PAGE, "url": url}
-        added = Source.objects.filter(**page).first() or Source(**page, name=url[:200])
-        for name, value in values.items():
-            setattr(added, name, value)
-        added.save()
+        page = Source.objects.filter(collection=collection, kind=Source.Kind.PAGE, url=url).first()
+        if page is None:
+            _lock(collection)
+            page = Source(collection=collection, kind=Source.Kind.PAGE, url=url, name=url[:200])
+        _have_read(page, watch_hours=watch_hours)
         record(AuditAction.COLLECTION_CHANGED, collection, principal, sources="added")
-        _read_soon([added])
-    return added
+    return page
+
+
+def watch(principal: Principal, source: Source, hours: int | None) -> Source:
+    """Look for changes of a page every so many hours; None: never. Raises NotEditable, InvalidParams."""
+    check_editable(source.collection, principal)
+    if source.kind != Source.Kind.PAGE:
+        raise InvalidParams("Only a page is watched. Send a changed file again.", "watchHours")
+    with write_transaction():
+        Source.objects.filter(pk=source.pk).update(watch_hours=hours, next_try_at=Now())
+        record(AuditAction.COLLECTION_CHANGED, source.collection, principal, sources="watched")
+    source.watch_hours = hours
+    return source
 
 
 def follow_files(collection: Collection, parts: Sequence[JSON]) -> None:
@@ -78,8 +90,8 @@ def follow_files(collection: Collection, parts: Sequence[JSON]) -> None:
     there = {one.name: one for one in Source.objects.filter(collection=collection)}
     named = {part["filename"]: part for part in parts}
     _delete([one for name, one in there.items() if name not in named])
-    is_new = lambda name: name not in there or there[name].part["stored"] != named[name]["stored"]  # noqa: E731
-    _put_files(collection, [part for name, part in named.items() if is_new(name)])
+    kept = {name for name, one in there.items() if one.part and one.part["stored"] == named.get(name, {}).get("stored")}
+    _put_files(collection, [part for name, part in named.items() if name not in kept])
 
 
 def _put_files(collection: Collection, parts: Iterable[JSON]) -> list[Source]:
@@ -87,42 +99,50 @@ def _put_files(collection: Collection, parts: Iterable[JSON]) -> list[Source]:
     put = []
     for part in parts:
         file = {"collection": collection, "kind": Source.Kind.FILE, "name": part["filename"]}
-        source = Source.objects.filter(**file).first() or Source(**file)
-        if source._state.adding:
-            _lock(collection, 1)
+        source = Source.objects.filter(**file).first()
+        if source is None:
+            _lock(collection)
+            source = Source(**file)
         else:
-            _release(collection, [source])
-        source.part, source.media_type, source.size = part, part["mediaType"], part["stored"]["size"]
-        source.state, source.tries, source.error = Source.State.WAITING, 0, ""
+            _release(source)
         blobs.count_uses(collection.workspace_id, [part])
-        source.save()
+        _have_read(source, part=part, media_type=part["mediaType"], size=part["stored"]["size"])
         put.append(source)
-    _read_soon(put)
     return put
 
 
-def _lock(collection: Collection, more: int) -> None:
-    """Keep others from adding meanwhile. Raises TooManySources if there is no room for so many more."""
+def _lock(collection: Collection) -> None:
+    """Keep others from adding meanwhile. Raises TooManySources if there is no room for one more."""
     Collection.objects.select_for_update().get(pk=collection.pk)
-    if Source.objects.filter(collection=collection).count() + more > MOST_SOURCES:
+    if Source.objects.filter(collection=collection).count() >= MOST_SOURCES:
         raise TooManySources
 
 
-def _read_soon(sources: Sequence[Source]) -> None:
-    keys = [str(one.pk) for one in sources]
-    transaction.on_commit(lambda: all(send_job(READ, key) for key in keys), robust=True)
+def _have_read(source: Source, **values: Any) -> None:
+    """Save a source with these values, and have a worker read it. One that reads it now has lost it."""
+    is_new = source._state.adding
+    state = {"state": Source.State.WAITING, "tries": 0, "error": "", "next_try_at": timezone.now()}
+    for name, value in {**values, **state}.items():
+        setattr(source, name, value)
+    if is_new:
+        source.save()
+    else:
+        lost = {"lease_until": None, "fence": F("fence") + 1}
+        Source.objects.filter(pk=source.pk).update(**values, **state, **lost)
+    key = str(source.pk)
+    transaction.on_commit(lambda: send_job(READ, key), robust=True)
 
 
 def _delete(sources: Sequence[Source]) -> None:
     """Delete rows with their passages, and their content where nothing else uses it."""
     for one in sources:
-        _release(one.collection, [one])
+        _release(one)
     Source.objects.filter(pk__in=[one.pk for one in sources]).delete()
 
 
-def _release(collection: Collection, sources: Sequence[Source]) -> None:
-    parts = [one.part for one in sources if one.part]
-    blobs.release_uses(collection.workspace_id, parts)
+def _release(source: Source) -> None:
+    parts = [source.part] if source.part else []
+    blobs.release_uses(source.collection.workspace_id, parts)
     digests = [*blobs.stored_files(parts)]
     transaction.on_commit(lambda: blobs.delete_unused(digests), robust=True)
 
@@ -136,10 +156,7 @@ def _remove(source: Source, principal: Principal) -> Source:
 
 def _reindex(source: Source, principal: Principal) -> Source:
     with write_transaction():
-        # Without the digest, what is read counts as new.
-        again = {"state": Source.State.WAITING, "tries": 0, "error": "", "digest": "", "etag": "", "last_modified": ""}
-        Source.objects.filter(pk=source.pk).update(**again)
-        _read_soon([source])
+        _have_read(source, digest="", etag="", last_modified="")  # so that it counts as changed
     return source
 
 
@@ -157,9 +174,7 @@ REINDEX = Act[Source](
     "Until it is read, agents find what was read before.", lambda source: f"{source.name} is read again.",
     icon="refresh", starts_work=True,
 )  # fmt: skip
-SOURCES = Resource(
-    "sources", "source", Source, acts=(REMOVE, REINDEX), related=("collection",), order=("name", "id")
-)
+SOURCES = Resource("sources", "source", Source, acts=(REMOVE, REINDEX), related=("collection",), order=("name", "id"))
 
 
 def download(source: Source, request: HttpRequest) -> FileResponse:

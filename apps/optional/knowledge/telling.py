@@ -14,17 +14,13 @@ from apps.optional.knowledge.models import Collection
 from apps.record.errors import InvalidParams
 
 MOST_NAMED = 30  # collections in the tool's description
-DESCRIPTION = """Searches the files and pages that people gave you. Search here before you answer what they may tell.
+DESCRIPTION = """Search the files and pages that people gave you. Do it before you answer what they may tell.
 
-Ask one question at a time, with the words that its answer would have; search again in other words if nothing fits. After
-each statement that you take from a passage, put the link that stands above it, exactly as it is, such as
-[1](/knowledge/passages/0a1b2c3d4e "handbook.pdf, page 3"). Cite nothing else so. If no passage answers the question, say
-so. There is:
-{}
-
-Args:
-    query: a question, or words.
-"""
+Ask one question at a time, with the words that its answer would have. If nothing fits, search again in other words.
+After each statement that you take from a passage, put the link that stands above the passage, unchanged, such as
+[1](/knowledge/passages/0a1b2c3d4e "handbook.pdf, page 3"). Never make up such a link. If no passage has the answer, say
+so. You can search:
+{}"""
 
 
 async def search_for_agent(
