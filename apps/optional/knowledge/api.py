@@ -79,7 +79,7 @@ class NewSource(PartBody):
         hours = attrs.pop("watch_hours", None)
         part = super().validate(attrs)
         if hours is not None and "url" not in part:
-            raise ValidationError({"watch_hours": ["Only a page is watched. Send a changed file again."]})
+            raise ValidationError({"watchHours": ["Only a page is watched. Send a changed file again."]})
         if "url" not in part and not part.get("filename"):
             raise ValidationError({"filename": ["Give the file a name."]})
         return {"part": part, "watch_hours": hours}
