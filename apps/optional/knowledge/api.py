@@ -28,7 +28,6 @@ from parley import db
 
 EXAMPLE = {"name": "Handbook", "description": "How we work: holidays, travel, expenses."}
 EXAMPLE_FILE = {"filename": "travel.md", "text": "# Hotels\n\nA night costs at most 120 euros."}
-EXAMPLE_PAGE = {"url": "https://example.org/handbook", "watchHours": 24}
 
 
 @extend_schema_serializer(component_name="Collection")
@@ -163,10 +162,7 @@ class Collections(ResourceViewSet):
         body=NewSource,
         answers={201: SourceShape},
         refuses=[403, 409],
-        examples=[
-            OpenApiExample("A file", EXAMPLE_FILE, request_only=True),
-            OpenApiExample("A page", EXAMPLE_PAGE, request_only=True),
-        ],
+        examples=[OpenApiExample("A file", EXAMPLE_FILE, request_only=True)],
     )
     def add_source(self, request: Request, collection: uuid.UUID) -> Response:
         """It is read soon: `state` says when agents find it. A file of the same name, or the same page, is replaced."""
@@ -215,7 +211,8 @@ class Collections(ResourceViewSet):
     @documented("collections_search", "Search a collection", query=Searching, answers={200: PassagesShape})
     async def search(self, request: Request, collection: uuid.UUID) -> Response:
         """The passages that fit best: by their words, and by meaning where a model for that is connected."""
-        asked, row = self.query(Searching), await db.run(lambda: self.find(collection=collection))
+        row = await db.run(lambda: self.find(collection=collection))
+        asked = self.query(Searching)
         found = await finding.search(Asking(self.principal, collections=(row.pk,)), asked["query"], asked["limit"])
         return Response(passages_json(found))
 
@@ -236,15 +233,15 @@ class Collections(ResourceViewSet):
     @documented(
         "collections_give", "Let an agent search a collection", body=NewGift, answers=GivenShape, refuses=[403, 409]
     )
-    def give(self, request: Request, collection: uuid.UUID, agent: str) -> Response:
+    def give(self, request: Request, collection: uuid.UUID, slug: str) -> Response:
         """For `isForCallers` you must be able to change the agent."""
-        row, found = self.find(collection=collection), Agent.objects.find(self.principal, agent)
+        row, found = self.find(collection=collection), Agent.objects.find(self.principal, slug)
         given = collections.give(self.principal, found, row, **self.body(NewGift))
         return Response(GivenShape.json_of(given))
 
     @documented("collections_take_back", "Let an agent not search a collection", answers=None, refuses=[403])
-    def take_back(self, request: Request, collection: uuid.UUID, agent: str) -> Response:
-        row, found = self.find(collection=collection), Agent.objects.find(self.principal, agent)
+    def take_back(self, request: Request, collection: uuid.UUID, slug: str) -> Response:
+        row, found = self.find(collection=collection), Agent.objects.find(self.principal, slug)
         collections.take_back(self.principal, row, found)
         return Response(status=204)
 
@@ -277,7 +274,7 @@ urlpatterns: list[Any] = [
     path(f"{SOURCE_ADDRESS}/reindex", Collections.at(post="reindex_source"), name="collection-source-reindex"),
     path("collections/<uuid:collection>/search", Collections.at(get="search"), name="collection-search"),
     path(AGENTS_ADDRESS, Collections.at(get="agents"), name="collection-agents"),
-    path(f"{AGENTS_ADDRESS}/<slug:agent>", Collections.at(put="give", delete="take_back"), name="collection-agent"),
+    path(f"{AGENTS_ADDRESS}/<slug:slug>", Collections.at(put="give", delete="take_back"), name="collection-agent"),
     path("knowledge/search", Knowledge.at(get="search"), name="knowledge-search"),
     *(one for one in Collections.urls() if one.name != "collection-sources"),
 ]
