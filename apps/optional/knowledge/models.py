@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.errors import NotFound
 from apps.accounts.models import Workspace
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
@@ -98,6 +99,13 @@ class Collection(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def is_edited_by(self, principal: Principal) -> bool:
+        """Whether a caller who sees it may add and remove sources: its owner, and members who may edit agents."""
+        if self.has_project_files or principal.agents is not None:
+            return False
+        is_common = self.workspace_id == principal.workspace_id and (self.is_shared or self.project is not None)
+        return principal.owns(self.owner_id, self.workspace_id) or (is_common and principal.can(Permission.BUILD))
+
 
 class AgentCollectionQuerySet(VisibleQuerySet["AgentCollection"]):
     def visible_to(self, principal: Principal) -> AgentCollectionQuerySet:
@@ -125,7 +133,7 @@ class AgentCollection(models.Model):
         return f"{self.agent}: {self.collection}"
 
 
-class SourceQuerySet(VisibleQuerySet["Source"], RetriedQuerySet["Source"]):  # type: ignore[misc]
+class SourceQuerySet(VisibleQuerySet["Source"], RetriedQuerySet["Source"]):  # type: ignore[override]
     not_found = SourceNotFound
 
     def visible_to(self, principal: Principal) -> SourceQuerySet:
