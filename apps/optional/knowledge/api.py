@@ -57,7 +57,7 @@ class SourceShape(ModelShape):
 def watch_field(**options: Any) -> serializers.IntegerField:
     told = "Look for changes of a page every so many hours. null: never."
     return serializers.IntegerField(
-        min_value=1, max_value=sources.MOST_HOURS, allow_null=True, help_text=told, **options
+        min_value=1, max_value=sources.WATCH_HOURS[-1], allow_null=True, help_text=told, **options
     )
 
 
@@ -169,7 +169,7 @@ class Collections(ResourceViewSet):
         row, asked = self.find(collection=collection), self.body(NewSource)
         part = asked["part"]
         if "url" in part:
-            added = sources.add_page(self.principal, row, part["url"], asked["watch_hours"])
+            added = sources.add_page(self.principal, row, part["url"], watch_hours=asked["watch_hours"])
         else:
             added = sources.add_file(self.principal, row, part)
         return Response(self.shown(SourceShape, added), status=201)

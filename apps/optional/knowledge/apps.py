@@ -13,3 +13,4 @@ class KnowledgeConfig(ParleyApp):
     personal_data = ["forgetting.personal_data"]
     storage_meters = ["sources.stored_size"]
     periodic_jobs = {"knowledge.of_deleted_workspaces": ("KEEP_HOUSE_SECONDS", "forgetting.sweep")}
+    work_lists = ["indexing.SOURCES"]

@@ -137,7 +137,7 @@ def _candidates(words: Sequence[str], shares: dict[str, float], passages: int) -
 
     If all words are common everywhere, those with all of them.
     """
-    expected = {(word,): shares.get(word, 0.0) for word in words}
+    expected: dict[tuple[str, ...], float] = {(word,): shares.get(word, 0.0) for word in words}
     expected |= {pair: prod(shares[word] for word in pair) for pair in combinations(shares, 2)}
     clauses: list[str] = []
     left = sql.RANKED / passages

@@ -1,25 +1,152 @@
-"""Reads sources and keeps their passages: the work that waits in `Source` rows."""
+"""Reads sources and keeps their passages: the work that waits in `Source` rows.
+
+A source is claimed, read by a process of its own, and its passages are replaced in one transaction. So a death in the
+middle repeats the work and doubles nothing. What fails keeps the old passages, and is tried again after growing waits.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import datetime
+import hashlib
+import logging
+import random
+import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from agentkit.content.messages import raw_part
 from apps.conversations.search.indexing import words_of
+from apps.optional.knowledge import reading
 from apps.optional.knowledge.models import Collection, Passage, Source
 from apps.optional.knowledge.passages import Piece
-from parley.db.sql import write_transaction
+from apps.optional.knowledge.reading import Page, Unreadable
+from apps.record.content import blobs
+from apps.record.errors import StorageFull
+from apps.record.events import JSON
+from parley import db
+from parley.db.sql import database_time, write_transaction
+from parley.work import WorkList
 
+log = logging.getLogger("parley.knowledge")
+
+LEASE = datetime.timedelta(seconds=300)
+MOST_TRIES = 6
+FIRST_WAIT, LONGEST_WAIT = 30.0, 3_600.0  # seconds before it is tried again
 AT_ONCE = 500  # rows of a statement
 FAR = 1_000_000  # more passages than any source has
+HOUR = datetime.timedelta(hours=1)
+ENDED = "The process that read it has ended several times. Split it, or save it in another form."
 
 
 class Lost(Exception):
     """Another process has claimed the source, or it was removed."""
+
+
+async def index(key: uuid.UUID) -> None:
+    """Do what is due for a source: read it, or look whether it has changed."""
+    source = await db.run(_claim, key)
+    if source is None:
+        return
+    try:
+        await _read(source)
+    except Unreadable as problem:
+        await db.run(_fail, source, str(problem), is_lasting=problem.is_lasting)
+    except Lost:
+        log.info("source %s was claimed by another process, or removed", key)
+
+
+def _claim(key: uuid.UUID) -> Source | None:
+    claimed = Source.objects.filter(pk=key).select_related("collection").claim(LEASE)
+    for source in claimed:
+        if source.tries <= MOST_TRIES + 1:
+            return source
+        _fail(source, ENDED, is_lasting=True)
+    return None
+
+
+def _fail(source: Source, sentence: str, *, is_lasting: bool) -> None:
+    """Note why. The passages stay; what will not help is not tried again until somebody asks."""
+    told = {"error": sentence[:300], "checked_at": database_time()}
+    if is_lasting or source.tries >= MOST_TRIES:
+        source.release(state=Source.State.FAILED, next_try_at=_next_look(source), **told)
+    else:
+        source.retry(FIRST_WAIT, LONGEST_WAIT, **told)
+
+
+def _next_look(source: Source) -> datetime.datetime:
+    """When a watched page is due again, so that those that were added together are not asked together."""
+    hours = source.watch_hours or 0
+    return database_time() + hours * HOUR * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load, hides nothing
+
+
+async def _read(source: Source) -> None:
+    """Raises Unreadable, Lost."""
+    page = None
+    if source.kind == Source.Kind.PAGE:
+        page = await reading.fetch(source.url, source.etag, source.last_modified)
+        content, media_type = (page.content, page.media_type) if page else (b"", "")
+    else:
+        content, media_type = await asyncio.to_thread(_stored, source), source.media_type
+    is_new = source.kind == Source.Kind.FILE or page is not None
+    digest = await asyncio.to_thread(lambda: hashlib.sha256(content).hexdigest()) if is_new else source.digest
+    values: JSON = {"checked_at": await db.run(database_time)}
+    if page is not None:
+        values |= {"etag": page.etag, "last_modified": page.last_modified}
+    if digest == source.digest:
+        await db.run(_settle, source, **values)
+        return
+    found = await reading.read(content, media_type, source.name)
+    values |= {"digest": digest, "is_whole": found.is_whole}
+    await db.run(_keep, source, found.passages, found.title, page, values)
+
+
+def _stored(source: Source) -> bytes:
+    try:
+        return blobs.content_of(source.part or {})
+    except FileNotFoundError:
+        raise Unreadable("Its content is gone. Add it again.") from None
+
+
+def _settle(source: Source, **values: Any) -> None:
+    source.release(state=Source.State.READY, error="", tries=0, next_try_at=_next_look(source), **values)
+
+
+def _keep(source: Source, passages: Sequence[Piece], title: str, page: Page | None, values: JSON) -> None:
+    """Replace the passages of a source, and what is stored of a page. Raises Lost, Unreadable."""
+    stored = _store(source, page) if page else source.part
+    with write_transaction():
+        if page is not None and stored is not None:
+            workspace, old = source.collection.workspace_id, [source.part] if source.part else []
+            blobs.count_uses(workspace, [stored])
+            blobs.release_uses(workspace, old)
+            digests = [*blobs.stored_files(old)]
+            transaction.on_commit(lambda: blobs.delete_unused(digests), robust=True)
+            values |= {"part": stored, "media_type": page.media_type[:200], "size": len(page.content)}
+            values |= _renamed(source, title)
+        replace_passages(source, passages, **values)
+        _settle(source)
+
+
+def _store(source: Source, page: Page) -> JSON:
+    """Raises Unreadable."""
+    [stored] = blobs.store_large([{**raw_part(page.content, source.name, page.media_type)}], inline=0)
+    try:
+        blobs.check_room(source.collection.workspace_id, [stored])
+    except StorageFull as full:
+        raise Unreadable(str(full), is_lasting=False) from None
+    return stored
+
+
+def _renamed(source: Source, title: str) -> JSON:
+    """A page without a name of its own is called by its title."""
+    is_free = title and not Source.objects.filter(collection=source.collection_id, name=title).exists()
+    return {"name": title} if is_free and source.url.endswith(source.name) else {}
 
 
 def replace_passages(source: Source, pieces: Sequence[Piece], **values: Any) -> None:
@@ -60,3 +187,6 @@ def _row(source: Source, index: int, piece: Piece, words: str, kept: Passage | N
     row = kept or Passage(source=source, collection_id=source.collection_id, text=piece.text)
     row.index, row.heading, row.page, row.words = index, piece.heading, piece.page, words
     return row
+
+
+SOURCES = WorkList("knowledge_sources", "knowledge.index", index, Source, at_once=2, per_host=1)

@@ -105,11 +105,13 @@ class Collection(models.Model):
 
     def is_run_by(self, principal: Principal) -> bool:
         """Whether the caller, who sees it, may share and delete it."""
-        return may_run(principal, self.owner_id, self.workspace_id, self.is_seen_by_others)
+        whose = self.owner_id, self.workspace_id, self.is_seen_by_others
+        return principal.agents is None and may_run(principal, *whose)
 
     def is_edited_by(self, principal: Principal) -> bool:
-        """Whether the caller, who sees it, may change what is in it."""
-        return may_edit(principal, self.owner_id, self.workspace_id, self.is_seen_by_others)
+        """Whether the caller, who sees it, may change what is in it. A key for some agents alone only reads."""
+        whose = self.owner_id, self.workspace_id, self.is_seen_by_others
+        return principal.agents is None and may_edit(principal, *whose)
 
 
 class AgentCollectionQuerySet(VisibleQuerySet["AgentCollection"]):
@@ -138,7 +140,7 @@ class AgentCollection(models.Model):
         return f"{self.agent}: {self.collection}"
 
 
-class SourceQuerySet(VisibleQuerySet["Source"], RetriedQuerySet["Source"]):  # type: ignore[misc]
+class SourceQuerySet(VisibleQuerySet["Source"], RetriedQuerySet["Source"]):  # type: ignore[override]
     not_found = SourceNotFound
 
     def visible_to(self, principal: Principal) -> SourceQuerySet:

@@ -74,11 +74,9 @@ def _new(request: HttpRequest) -> Collection:
 
 def _context(request: HttpRequest, collection: Collection) -> dict[str, Any]:
     principal = principal_of(request)
-    is_followed = collection.has_project_files
     given = AgentCollection.objects.filter(collection=collection, agent__in=Agent.objects.visible_to(principal))
     return {
         "acts": [act for act in COLLECTIONS.acts if act.is_offered(collection) and collection.is_run_by(principal)],
-        "is_edited": collection.is_edited_by(principal) and principal.can(Permission.SEND) and not is_followed,
         "is_own": collection.owner_id == principal.user_id,
         "project": find_project(principal, collection.project) if collection.project else None,
         "given": list(given.select_related("agent").order_by("agent__name")),
@@ -87,11 +85,13 @@ def _context(request: HttpRequest, collection: Collection) -> dict[str, Any]:
 
 
 def _sources(principal: Principal, collection: Collection) -> dict[str, Any]:
+    may_write = principal.can(Permission.SEND) and collection.is_edited_by(principal)
     rows = list(sources.SOURCES.visible_to(principal).filter(collection=collection)[:MOST_SOURCES_SHOWN])
     return {
         "sources": rows,
         "is_reading": any(one.state == Source.State.WAITING for one in rows),
-        "may_read_again": principal.can(Permission.SEND),
+        "is_edited": may_write and not collection.has_project_files,
+        "may_read_again": may_write,
         "days": DAYS,
     }
 
@@ -125,8 +125,7 @@ def _found(request: HttpRequest, row: Collection, about: dict[str, Any]) -> Http
 def read_sources(request: HttpRequest, collection: uuid.UUID) -> HttpResponse:
     """The list of sources, while some are being read."""
     row, principal = COLLECTIONS.find(principal_of(request), collection), principal_of(request)
-    is_edited = row.is_edited_by(principal) and not row.has_project_files and principal.can(Permission.SEND)
-    return render(request, "knowledge/_sources.html", {"row": row, "is_edited": is_edited, **_sources(principal, row)})
+    return render(request, "knowledge/_sources.html", {"row": row, **_sources(principal, row)})
 
 
 @require_POST
@@ -157,7 +156,7 @@ def add_page(request: HttpRequest, collection: uuid.UUID) -> HttpResponse:
     try:
         url = request.POST.get("url", "").strip()[:2000]
         watch = int(hours) if hours in dict(DAYS) and hours else None
-        sources.add_page(principal, COLLECTIONS.find(principal, collection), url, watch)
+        sources.add_page(principal, COLLECTIONS.find(principal, collection), url, watch_hours=watch)
         messages.info(request, "The page is fetched now.")
     except (Refusal, QuotaExceeded) as refusal:
         messages.error(request, words_of(refusal))

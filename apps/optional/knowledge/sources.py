@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Sum
-from django.db.models.functions import Now
 from django.http import FileResponse, HttpRequest
-from django.utils import timezone
 
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, Resource
 from apps.conversations.public_links.downloads import file_response, resumable_response
-from apps.optional.knowledge.collections import check_editable, record
+from apps.optional.knowledge.collections import NotEditable, check_editable, record
+from apps.optional.knowledge.indexing import SOURCES as SOURCES_TO_READ
 from apps.optional.knowledge.models import Collection, Source
 from apps.record.content import blobs
-from apps.record.content.composing import callable_url
 from apps.record.content.parts import media_type_of, safe_file_name, size_of
-from apps.record.errors import InvalidParams, UnsupportedOperation
+from apps.record.errors import InvalidFields, InvalidParams, UnsupportedOperation
 from apps.record.events import JSON
-from parley.db.sql import write_transaction
-from parley.work.lists import send_job
+from parley import outbound
+from parley.db.sql import database_time, write_transaction
+from parley.work.running import do_soon
 
 MOST_SOURCES = 1_000  # of a collection
-MOST_HOURS = 24 * 365  # between two looks at a page
-READ = "knowledge.read"
-"""The job that reads a source."""
+LONGEST_URL = 2_000  # characters
+WATCH_HOURS = range(1, 24 * 90 + 1)
+CHANGED = {"digest": "", "etag": "", "last_modified": ""}
+"""What says that a source has not changed."""
 
 
 class TooManySources(UnsupportedOperation):
-    """The collection has as many files and pages as a collection may have. Remove one first."""
+    """The collection has as many files and pages as it may have. Remove some first, or make another collection."""
 
 
 def add_file(principal: Principal, collection: Collection, part: JSON) -> Source:
@@ -53,35 +54,66 @@ def add_file(principal: Principal, collection: Collection, part: JSON) -> Source
     return added
 
 
-def add_page(principal: Principal, collection: Collection, url: str, watch_hours: int | None = None) -> Source:
-    """Add a page by its address, which is fetched soon. The same address again is fetched again.
+def add_page(principal: Principal, collection: Collection, url: str, *, watch_hours: int | None = None) -> Source:
+    """Add a page, which is called by its title once a worker has fetched it. The same address again is fetched again.
 
-    Raises NotEditable, FollowsProject, InvalidParams, TooManySources.
+    Raises NotEditable, FollowsProject, InvalidFields, TooManySources.
     """
     check_editable(collection, principal)
-    try:
-        callable_url(url)
-    except ValueError as wrong:
-        raise InvalidParams(str(wrong), "url") from None
+    url = url.strip()
+    check_page(url, watch_hours)
     with write_transaction():
         page = Source.objects.filter(collection=collection, kind=Source.Kind.PAGE, url=url).first()
-        if page is None:
-            _lock(collection)
-            page = Source(collection=collection, kind=Source.Kind.PAGE, url=url, name=url[:200])
+        page = page or _new(collection, url.partition("://")[2][:200], kind=Source.Kind.PAGE, url=url)
         _have_read(page, watch_hours=watch_hours)
         record(AuditAction.COLLECTION_CHANGED, collection, principal, sources="added")
     return page
 
 
+def check_page(url: str, watch_hours: int | None) -> None:
+    """Raises InvalidFields."""
+    try:
+        outbound.guard().check(url)
+    except outbound.Forbidden as refusal:
+        raise InvalidFields([("url", str(refusal))]) from None
+    if len(url) > LONGEST_URL:
+        raise InvalidFields([("url", f"Give an address of at most {LONGEST_URL} characters.")])
+    _check_hours(watch_hours)
+
+
+def _check_hours(watch_hours: int | None) -> None:
+    if watch_hours is not None and watch_hours not in WATCH_HOURS:
+        raise InvalidFields([("watchHours", f"Give 1 to {WATCH_HOURS[-1]} hours, or nothing to read it once.")])
+
+
 def watch(principal: Principal, source: Source, hours: int | None) -> Source:
-    """Look for changes of a page every so many hours; None: never. Raises NotEditable, InvalidParams."""
+    """Look for changes of a page every so many hours; None: never. Raises NotEditable, FollowsProject, InvalidFields."""
     check_editable(source.collection, principal)
     if source.kind != Source.Kind.PAGE:
-        raise InvalidParams("Only a page is watched. Send a changed file again.", "watchHours")
+        raise InvalidFields([("watchHours", "Only a page is watched. Send a changed file again.")])
+    _check_hours(hours)
     with write_transaction():
-        Source.objects.filter(pk=source.pk).update(watch_hours=hours, next_try_at=Now())
+        Source.objects.filter(pk=source.pk).update(watch_hours=hours, next_try_at=database_time())
         record(AuditAction.COLLECTION_CHANGED, source.collection, principal, sources="watched")
     source.watch_hours = hours
+    return source
+
+
+def reindex(source: Source, principal: Principal) -> Source:
+    """Read a source again, even if it has not changed, or failed before. Raises NotEditable."""
+    if not source.collection.is_edited_by(principal):
+        raise NotEditable
+    with write_transaction():
+        _have_read(source, **CHANGED)
+    return source
+
+
+def remove(source: Source, principal: Principal) -> Source:
+    """Remove a source with its passages and its content. Raises NotEditable, FollowsProject."""
+    check_editable(source.collection, principal)
+    with write_transaction():
+        _delete([source])
+        record(AuditAction.COLLECTION_CHANGED, source.collection, principal, sources="removed")
     return source
 
 
@@ -98,30 +130,33 @@ def _put_files(collection: Collection, parts: Iterable[JSON]) -> list[Source]:
     """Add or replace files by their names. A replaced file keeps its row, and the passages that stay the same."""
     put = []
     for part in parts:
-        file = {"collection": collection, "kind": Source.Kind.FILE, "name": part["filename"]}
-        source = Source.objects.filter(**file).first()
+        source = Source.objects.filter(collection=collection, name=part["filename"]).first()
         if source is None:
-            _lock(collection)
-            source = Source(**file)
+            source = _new(collection, part["filename"], kind=Source.Kind.FILE)
         else:
             _release(source)
         blobs.count_uses(collection.workspace_id, [part])
-        _have_read(source, part=part, media_type=part["mediaType"], size=part["stored"]["size"])
+        values = {"kind": Source.Kind.FILE, "url": "", "watch_hours": None, **CHANGED}
+        _have_read(source, part=part, media_type=part["mediaType"][:200], size=part["stored"]["size"], **values)
         put.append(source)
     return put
 
 
-def _lock(collection: Collection) -> None:
-    """Keep others from adding meanwhile. Raises TooManySources if there is no room for one more."""
-    Collection.objects.select_for_update().get(pk=collection.pk)
-    if Source.objects.filter(collection=collection).count() >= MOST_SOURCES:
+def _new(collection: Collection, name: str, **fields: Any) -> Source:
+    """A source that is not saved yet. Raises TooManySources, and InvalidFields if the name is taken."""
+    Collection.objects.select_for_update().get(pk=collection.pk)  # two at once must not exceed the limit
+    others = Source.objects.filter(collection=collection)
+    if others.count() >= MOST_SOURCES:
         raise TooManySources
+    if others.filter(name=name).exists():
+        raise InvalidFields([("url", "The collection has a file or page of this name. Remove it first.")])
+    return Source(collection=collection, name=name, **fields)
 
 
 def _have_read(source: Source, **values: Any) -> None:
     """Save a source with these values, and have a worker read it. One that reads it now has lost it."""
     is_new = source._state.adding
-    state = {"state": Source.State.WAITING, "tries": 0, "error": "", "next_try_at": timezone.now()}
+    state = {"state": Source.State.WAITING, "tries": 0, "error": "", "next_try_at": database_time()}
     for name, value in {**values, **state}.items():
         setattr(source, name, value)
     if is_new:
@@ -129,8 +164,7 @@ def _have_read(source: Source, **values: Any) -> None:
     else:
         lost = {"lease_until": None, "fence": F("fence") + 1}
         Source.objects.filter(pk=source.pk).update(**values, **state, **lost)
-    key = str(source.pk)
-    transaction.on_commit(lambda: send_job(READ, key), robust=True)
+    transaction.on_commit(partial(do_soon, SOURCES_TO_READ, source.pk), robust=True)
 
 
 def _delete(sources: Sequence[Source]) -> None:
@@ -147,30 +181,17 @@ def _release(source: Source) -> None:
     transaction.on_commit(lambda: blobs.delete_unused(digests), robust=True)
 
 
-def _remove(source: Source, principal: Principal) -> Source:
-    with write_transaction():
-        _delete([source])
-        record(AuditAction.COLLECTION_CHANGED, source.collection, principal, sources="removed")
-    return source
-
-
-def _reindex(source: Source, principal: Principal) -> Source:
-    with write_transaction():
-        _have_read(source, digest="", etag="", last_modified="")  # so that it counts as changed
-    return source
-
-
 def _check_remove(source: Source, principal: Principal) -> None:
     check_editable(source.collection, principal)
 
 
 REMOVE = Act[Source](
-    "delete", "Remove", _remove, "Remove a file or a page from a collection",
+    "delete", "Remove", remove, "Remove a file or a page from a collection",
     "Agents find it no more. What they said of it stays.", lambda source: f"{source.name} was removed.",
     check=_check_remove, is_grave=True, records=True,
 )  # fmt: skip
 REINDEX = Act[Source](
-    "reindex", "Read again", _reindex, "Read a file or a page again",
+    "reindex", "Read again", reindex, "Read a file or a page again",
     "Until it is read, agents find what was read before.", lambda source: f"{source.name} is read again.",
     icon="refresh", starts_work=True,
 )  # fmt: skip
