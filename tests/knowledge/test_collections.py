@@ -82,7 +82,7 @@ def test_empty_files_and_private_addresses_are_refused(ada, handbook):
 def test_collection_has_a_bounded_number_of_sources(ada, handbook, monkeypatch):
     monkeypatch.setattr(sources, "MOST_SOURCES", 1)
     page = sources.add_page(ada.principal, handbook, "https://example.org/a")
-    assert sources.add_page(ada.principal, handbook, "https://example.org/a", 24).pk == page.pk
+    assert sources.add_page(ada.principal, handbook, "https://example.org/a", watch_hours=24).pk == page.pk
     with pytest.raises(sources.TooManySources):
         sources.add_file(ada.principal, handbook, POLICY)
 

@@ -86,7 +86,7 @@ class TestPages:
         ada_browser.post(f"{place}/page", {"url": "https://example.org/", "watch": "168"})
         assert set(Source.objects.values_list("name", "watch_hours")) == {
             ("leave.txt", None),
-            ("https://example.org/", 168),
+            ("example.org/", 168),
         }
         assert 'hx-trigger="every' in ada_browser.get(place).text
         assert "hx-trigger" in ada_browser.get(f"{place}/sources").text

@@ -87,7 +87,10 @@ def _check_hours(watch_hours: int | None) -> None:
 
 
 def watch(principal: Principal, source: Source, hours: int | None) -> Source:
-    """Look for changes of a page every so many hours; None: never. Raises NotEditable, FollowsProject, InvalidFields."""
+    """Look for changes of a page every so many hours; None: never.
+
+    Raises NotEditable, FollowsProject, InvalidFields.
+    """
     check_editable(source.collection, principal)
     if source.kind != Source.Kind.PAGE:
         raise InvalidFields([("watchHours", "Only a page is watched. Send a changed file again.")])
@@ -136,7 +139,7 @@ def _put_files(collection: Collection, parts: Iterable[JSON]) -> list[Source]:
         else:
             _release(source)
         blobs.count_uses(collection.workspace_id, [part])
-        values = {"kind": Source.Kind.FILE, "url": "", "watch_hours": None, **CHANGED}
+        values = {"kind": Source.Kind.FILE, "url": "", "watch_hours": None}
         _have_read(source, part=part, media_type=part["mediaType"][:200], size=part["stored"]["size"], **values)
         put.append(source)
     return put
