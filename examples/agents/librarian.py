@@ -30,7 +30,7 @@ class Librarian(SkillHandler):
         if not question:
             return InputRequired("What shall I look up?", slot="question")
         found = await task.search(question, MOST)
-        quotes = [f"> {_quoted(one.text)} {one.cite(number)}" for number, one in enumerate(found, 1)]
+        quotes = [f"> {_quoted(one.text)} {task.cite(one)}" for one in found]
         return Completed("\n\n".join(quotes) or NOTHING)
 
 

@@ -204,6 +204,7 @@ class TaskContext(Turn):
     mail: Mail = field(default_factory=Mailbox, repr=False, compare=False)
     model: str | None = field(default=None, repr=False, compare=False)  # that people chose (see `offers_models`)
     _steps: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
+    _cited: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def inbox(self) -> Inbox:
@@ -242,6 +243,10 @@ class TaskContext(Turn):
         found = await self.find(query, limit)
         await self.tool_result(call, "search_knowledge", [one.about for one in found])
         return found
+
+    def cite(self, passage: Passage) -> str:
+        """A link to a passage, whose number is the passage's own in this turn (`Passage.cite`)."""
+        return passage.cite(self._cited.setdefault(passage.url, len(self._cited) + 1))
 
     async def effect(
         self,
@@ -492,6 +497,10 @@ class SyncTaskContext(Turn):
     def artifact(self, name: str, **traits: Unpack[StreamTraits]) -> SyncArtifactStream:
         """An artifact to stream: `with task.artifact("log.txt") as log: log.append("…")`."""
         return SyncArtifactStream(self.say, name, **traits)
+
+    def cite(self, passage: Passage) -> str:
+        """`TaskContext.cite`."""
+        return self.on_loop.cite(passage)
 
     def release(self) -> None:
         """Make waiting threads raise `Stopped`. The host calls it after a stop."""

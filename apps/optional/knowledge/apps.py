@@ -6,8 +6,8 @@ class KnowledgeConfig(ParleyApp):
     links = {"web:collections": ("Knowledge", "file")}
     knowledge_search = "telling.search_for_agent"
     turn_tools = ["telling.tools_for"]
-    agent_parts = ["pages.agent_part"]
-    project_parts = ["pages.project_part"]
+    agent_parts = ["pages.elsewhere.agent_part"]
+    project_parts = ["pages.elsewhere.project_part"]
     project_file_listeners = ["forgetting.follow_project"]
     account_erasers = ["forgetting.forget_person"]
     personal_data = ["forgetting.personal_data"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from agentkit import Passage, TaskContext, tool
+from agentkit import Passage, TaskContext
+from agentkit.llm.knowledge import search_tool
 from agentkit.tools import ToolFunction
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.engine.turns.assignment import Assignment, current_assignment
@@ -14,13 +15,6 @@ from apps.optional.knowledge.models import Collection
 from apps.record.errors import InvalidParams
 
 MOST_NAMED = 30  # collections in the tool's description
-DESCRIPTION = """Search the files and pages that people gave you. Do it before you answer what they may tell.
-
-Ask one question at a time, with the words that its answer would have. If nothing fits, search again in other words.
-After each statement that you take from a passage, put the link that stands above the passage, unchanged, such as
-[1](/knowledge/passages/0a1b2c3d4e "handbook.pdf, page 3"). Never make up such a link. If no passage has the answer, say
-so. You can search:
-{}"""
 
 
 async def search_for_agent(
@@ -55,20 +49,3 @@ def _names(asking: Asking) -> list[str]:
     """What can be searched, a line each."""
     found = Collection.objects.filter(pk__in=finding.searchable(asking)).order_by("name", "pk")[:MOST_NAMED]
     return [" ".join(f"- {one.name}: {one.description}".rstrip(": ").split()) for one in found]
-
-
-def search_tool(named: list[str]) -> ToolFunction:
-    """The tool of one turn: a passage has the same number in all its answers."""
-    numbers: dict[str, int] = {}
-
-    @tool(name="search_knowledge", description=DESCRIPTION.format("\n".join(named)), from_outside=True)
-    async def search_knowledge(task: TaskContext, query: str) -> str:
-        passages = await task.find(query, 5)
-        told = []
-        for one in passages:
-            number = numbers.setdefault(one.url, len(numbers) + 1)
-            under = f"\nUnder the heading {one.heading}" if one.heading else ""
-            told.append(f"{one.cite(number)}{under}\n{one.text}")
-        return "\n\n".join(told) or "No passage fits. Try other words, or say that there is nothing about it."
-
-    return search_knowledge

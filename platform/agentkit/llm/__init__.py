@@ -6,6 +6,7 @@ The model library is imported only when a model is first asked.
 from typing import TYPE_CHECKING, Any
 
 from agentkit.llm.agents import MODEL_WISHES, LlmFunction, LlmWorker, skill_by_model
+from agentkit.llm.knowledge import search_knowledge
 from agentkit.llm.models import NoModel, Scripted, Surroundings, has_model, scripted, use_models, use_surroundings
 from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.llm.scripting import Asked, Returned, UseTool
@@ -42,6 +43,7 @@ __all__ = [
     "from_model_messages",
     "has_model",
     "scripted",
+    "search_knowledge",
     "skill_by_model",
     "to_model_messages",
     "use_models",
