@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from agentkit import Passage, TaskContext
-from agentkit.llm.knowledge import search_tool
+from agentkit.llm.tools import search_tool
 from agentkit.tools import ToolFunction
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.engine.turns.assignment import Assignment, current_assignment

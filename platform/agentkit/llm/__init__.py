@@ -6,11 +6,10 @@ The model library is imported only when a model is first asked.
 from typing import TYPE_CHECKING, Any
 
 from agentkit.llm.agents import MODEL_WISHES, LlmFunction, LlmWorker, skill_by_model
-from agentkit.llm.knowledge import search_knowledge
 from agentkit.llm.models import NoModel, Scripted, Surroundings, has_model, scripted, use_models, use_surroundings
 from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.llm.scripting import Asked, Returned, UseTool
-from agentkit.llm.tools import AgentTool, McpServer
+from agentkit.llm.tools import AgentTool, McpServer, search_knowledge
 from agentkit.selecting import by_model
 
 if TYPE_CHECKING:
