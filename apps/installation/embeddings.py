@@ -39,7 +39,7 @@ class EmbeddingFailed(Exception):
     loggable = True
 
 
-async def vectors_of_query(text: str, *, seconds: float) -> Vector:
+async def vector_of_query(text: str, *, seconds: float) -> Vector:
     """The vector of what somebody looks for. One try. Raises EmbeddingFailed."""
     [vector] = await _embed([text], "query", seconds, retries=0)
     return vector
@@ -76,7 +76,9 @@ async def _import_library() -> None:
         try:
             await import_in_thread("pydantic_ai.embeddings.sentence_transformers")
         except ImportError:
-            raise EmbeddingFailed("Models that run here need the extra: pip install 'parley-platform[embeddings]'") from None
+            raise EmbeddingFailed(
+                "Models that run here need the extra: pip install 'parley-platform[embeddings]'"
+            ) from None
     else:
         await import_in_thread("agentkit.llm.endpoints")
         await import_in_thread("pydantic_ai.embeddings.openai")

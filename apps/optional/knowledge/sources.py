@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from django.db import transaction
+from django.db.models import F
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
@@ -22,7 +23,7 @@ from parley.work.running import do_soon
 
 MOST_SOURCES = 1_000  # of a collection
 WATCH_HOURS = range(1, 24 * 90 + 1)
-AGAIN = {"state": Source.State.WAITING, "error": "", "tries": 0}
+AGAIN = {"state": Source.State.WAITING, "error": "", "tries": 0}  # read it
 
 
 class CollectionNotEditable(Refusal):
@@ -106,11 +107,8 @@ def reindex(source: Source, principal: Principal) -> Source:
     """Read a source again, even if it has not changed, or failed before. Raises CollectionNotEditable."""
     check_editable(source.collection, principal)
     with write_transaction():
-        values = {**AGAIN, "digest": "", "etag": "", "last_modified": "", "next_try_at": database_time()}
-        Source.objects.filter(pk=source.pk).update(**values)
+        _save(source, {**AGAIN, "digest": "", "etag": "", "last_modified": ""})
         _record(principal, source.collection, reindexed=source.name)
-        transaction.on_commit(partial(do_soon, SOURCES, source.pk))
-    source.refresh_from_db()
     return source
 
 
@@ -148,10 +146,15 @@ def _place_for(collection: Collection, name: str) -> Source:
 
 
 def _save(source: Source, values: JSON) -> None:
-    """Save it, so that a worker reads it after the commit."""
-    for name, value in (values | {"next_try_at": database_time()}).items():
-        setattr(source, name, value)
-    source.save(update_fields=None if source._state.adding else [*values, "next_try_at"])
+    """Save it, so that a worker reads it after the commit. One that reads it now is too late."""
+    values = values | {"next_try_at": database_time()}
+    if source._state.adding:
+        for name, value in values.items():
+            setattr(source, name, value)
+        source.save()
+    else:
+        Source.objects.filter(pk=source.pk).update(**values, fence=F("fence") + 1, lease_until=None)
+        source.refresh_from_db()
     transaction.on_commit(partial(do_soon, SOURCES, source.pk))
 
 
