@@ -39,7 +39,7 @@ class EmbeddingFailed(Exception):
     loggable = True
 
 
-async def vectors_of_query(text: str, *, seconds: float) -> Vector:
+async def vector_of_query(text: str, *, seconds: float) -> Vector:
     """The vector of what somebody looks for. One try. Raises EmbeddingFailed."""
     [vector] = await _embed([text], "query", seconds, retries=0)
     return vector

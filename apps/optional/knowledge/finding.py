@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
+from django.conf import settings
+from django.db import DataError, ProgrammingError
 from django.db.models import Q, Sum
 
 from apps.accounts.principals import Principal
 from apps.conversations.search.indexing import group_mark
 from apps.conversations.search.tokenizer import is_unspaced, words_in
-from apps.optional.knowledge import sql
+from apps.installation import embeddings
+from apps.installation.embeddings import EmbeddingFailed, Vector
+from apps.optional.knowledge import sql, vectors
 from apps.optional.knowledge.models import AgentCollection, Collection, Passage
 from apps.optional.knowledge.sql import Scored
 from apps.record.errors import InvalidParams
 from parley import db
 
+log = logging.getLogger("parley.knowledge")
+
 MOST_FOUND = 20
 MAX_QUERY_LENGTH = 2_000  # characters
 MOST_WORDS = 24  # of a query
 MOST_COLLECTIONS = 500  # in one search
+FUSION = 60  # how much a rank counts: the usual constant
+MODEL_SECONDS = 2.0  # for the vector of a query
+AWAY_SECONDS = 30.0
 CANDIDATES = 50  # passages by words, and as many by meaning: the best of both are the answer
 
 
@@ -79,7 +91,24 @@ async def search(asking: Asking, query: str, limit: int = 5) -> list[Found]:
     Raises InvalidParams for an empty query, and for one that is too long.
     """
     words = _words_of(query)
-    return await db.run(_find, asking, words, max(1, min(limit, MOST_FOUND)))
+    vector = await _vector_of(query)
+    return await db.run(_find, asking, words, vector, max(1, min(limit, MOST_FOUND)))
+
+
+_away_until = float("-inf")  # by `time.monotonic`: the model did not answer lately
+
+
+async def _vector_of(query: str) -> Vector | None:
+    """None without a model, or while it does not answer: then words decide, and the log says so."""
+    global _away_until
+    if not settings.EMBEDDING_MODEL or time.monotonic() < _away_until or not await db.run(vectors.are_there):
+        return None
+    try:
+        return await embeddings.vector_of_query(query, seconds=MODEL_SECONDS)
+    except EmbeddingFailed as trouble:
+        _away_until = time.monotonic() + AWAY_SECONDS
+        log.warning("knowledge is searched by words alone for %g s: %s", AWAY_SECONDS, trouble)
+        return None
 
 
 def searchable(asking: Asking) -> dict[uuid.UUID, int]:
@@ -114,12 +143,30 @@ def _words_of(query: str) -> list[str]:
     return (whole or words)[:MOST_WORDS]
 
 
-def _find(asking: Asking, words: list[str], limit: int) -> list[Found]:
+def _find(asking: Asking, words: list[str], vector: Vector | None, limit: int) -> list[Found]:
     places = searchable(asking)
     if not places:
         return []
-    scored = _by_words(places, words)
-    return _read(scored, places, limit)
+    lists = [_by_words(places, words)]
+    if vector is not None:
+        try:
+            lists.append(vectors.nearest(vector, places, CANDIDATES))
+        except (DataError, ProgrammingError) as error:  # such as vectors of another length, until they are made again
+            log.warning("knowledge is searched by words alone: %s", error)
+    return _read(_fused(lists), places, limit)
+
+
+def _fused(lists: list[list[Scored]]) -> list[Scored]:
+    """Reciprocal rank fusion (Cormack et al. 2009): what both lists have high up comes first. Scores are up to 1."""
+    if len(lists) == 1:
+        best = max((one.score for one in lists[0]), default=0.0) or 1.0
+        return [Scored(one.passage, one.score / best) for one in lists[0]]
+    scores: dict[int, float] = defaultdict(float)
+    for some in lists:
+        for rank, one in enumerate(some):
+            scores[one.passage] += (FUSION + 1) / (FUSION + 1 + rank) / len(lists)
+    fused = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+    return [Scored(*one) for one in fused[:CANDIDATES]]
 
 
 def _by_words(places: dict[uuid.UUID, int], words: list[str]) -> list[Scored]:
@@ -139,25 +186,29 @@ def _candidates(words: Sequence[str], shares: dict[str, float], passages: int) -
     """
     expected: dict[tuple[str, ...], float] = {(word,): shares.get(word, 0.0) for word in words}
     expected |= {pair: prod(shares[word] for word in pair) for pair in combinations(shares, 2)}
-    clauses: list[str] = []
+    chosen: list[tuple[str, ...]] = []
     left = sql.RANKED / passages
-    for clause, share in sorted(expected.items(), key=lambda one: one[1]):
+    for clause, share in sorted(expected.items(), key=lambda one: (one[1], len(one[0]))):
         if share > left:
             break
-        left -= share
-        clauses.append(" & ".join(f"'{word}'" for word in clause))
-    return " | ".join(f"({clause})" for clause in clauses) or " & ".join(f"'{word}'" for word in words)
+        if not any((word,) in chosen for word in clause):
+            left -= share
+            chosen.append(clause)
+    return " | ".join(f"({_all_of(clause)})" for clause in chosen) or _all_of(words)
+
+
+def _all_of(words: Sequence[str]) -> str:
+    return " & ".join(f"'{word}'" for word in words)
 
 
 def _read(scored: list[Scored], places: dict[uuid.UUID, int], limit: int) -> list[Found]:
     """The passages of the best scores. The same text is given once."""
     rows = Passage.objects.filter(collection__in=places).select_related("source", "collection").defer("words")
     passages = rows.in_bulk([one.passage for one in scored])
-    best = max((one.score for one in scored), default=0.0) or 1.0
     found: dict[str, Found] = {}
     for passage, score in scored:
         if (row := passages.get(passage)) is not None and row.text not in found and len(found) < limit:
             found[row.text] = Found(
-                row.ref, row.text, row.source.name, row.collection.name, row.heading, row.page, score / best
+                row.ref, row.text, row.source.name, row.collection.name, row.heading, row.page, score
             )
     return list(found.values())

@@ -16,16 +16,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from agentkit.content.messages import raw_part
 from apps.conversations.search.indexing import words_of
-from apps.optional.knowledge import reading
+from apps.installation import embeddings
+from apps.installation.embeddings import EmbeddingFailed, Vector
+from apps.optional.knowledge import reading, vectors
 from apps.optional.knowledge.models import Collection, Passage, Source
 from apps.optional.knowledge.passages import Piece
 from apps.optional.knowledge.reading import Page, Unreadable
+from apps.optional.knowledge.vectors import CannotKeep
 from apps.record.content import blobs
 from apps.record.errors import StorageFull
 from apps.record.events import JSON
@@ -38,8 +42,10 @@ log = logging.getLogger("parley.knowledge")
 LEASE = datetime.timedelta(seconds=300)
 MOST_TRIES = 6
 FIRST_WAIT, LONGEST_WAIT = 30.0, 3_600.0  # seconds before it is tried again
+EMBEDDING_SECONDS = 120.0  # for the vectors of one batch
 AT_ONCE = 500  # rows of a statement
 FAR = 1_000_000  # more passages than any source has
+EARLIEST = 0.9  # of the hours between two looks at a page
 HOUR = datetime.timedelta(hours=1)
 ENDED = "The process that read it has ended several times. Split it, or save it in another form."
 
@@ -49,14 +55,19 @@ class Lost(Exception):
 
 
 async def index(key: uuid.UUID) -> None:
-    """Do what is due for a source: read it, or look whether it has changed."""
+    """Do what is due for a source: read it, look whether it has changed, have vectors made of its passages."""
     source = await db.run(_claim, key)
     if source is None:
         return
     try:
-        await _read(source)
+        if await db.run(_must_read, source):
+            await _read(source)
+        await _embed(source)
     except Unreadable as problem:
         await db.run(_fail, source, str(problem), is_lasting=problem.is_lasting)
+    except (EmbeddingFailed, CannotKeep) as problem:
+        log.warning("source %s is found by words alone for now: %s", key, problem)
+        await db.run(source.retry, FIRST_WAIT, LONGEST_WAIT)
     except Lost:
         log.info("source %s was claimed by another process, or removed", key)
 
@@ -64,10 +75,18 @@ async def index(key: uuid.UUID) -> None:
 def _claim(key: uuid.UUID) -> Source | None:
     claimed = Source.objects.filter(pk=key).select_related("collection").claim(LEASE)
     for source in claimed:
-        if source.tries <= MOST_TRIES + 1:
+        if source.state != Source.State.WAITING or source.tries <= MOST_TRIES + 1:
             return source
         _fail(source, ENDED, is_lasting=True)
     return None
+
+
+def _must_read(source: Source) -> bool:
+    if source.state == Source.State.WAITING or source.error:
+        return True
+    if source.watch_hours is None or source.checked_at is None:
+        return False
+    return source.checked_at + EARLIEST * source.watch_hours * HOUR <= database_time()
 
 
 def _fail(source: Source, sentence: str, *, is_lasting: bool) -> None:
@@ -82,7 +101,7 @@ def _fail(source: Source, sentence: str, *, is_lasting: bool) -> None:
 def _next_look(source: Source) -> datetime.datetime:
     """When a watched page is due again, so that those that were added together are not asked together."""
     hours = source.watch_hours or 0
-    return database_time() + hours * HOUR * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load, hides nothing
+    return database_time() + hours * HOUR * random.uniform(EARLIEST, 2 - EARLIEST)  # noqa: S311 - spreads load, hides nothing
 
 
 async def _read(source: Source) -> None:
@@ -114,7 +133,35 @@ def _stored(source: Source) -> bytes:
 
 
 def _settle(source: Source, **values: Any) -> None:
-    source.release(state=Source.State.READY, error="", tries=0, next_try_at=_next_look(source), **values)
+    """Note that it is read. It stays claimed if its passages need vectors. Raises Lost."""
+    values |= {"state": Source.State.READY, "error": "", "tries": 0}
+    source.tries = 0
+    if vectors.are_possible() and source.embedded_with != settings.EMBEDDING_MODEL:
+        is_held = source.extend(LEASE, **values)
+    else:
+        is_held = source.release(next_try_at=_next_look(source), **values)
+    if not is_held:
+        raise Lost
+
+
+async def _embed(source: Source) -> None:
+    """Have vectors made of the passages that have none. Raises EmbeddingFailed, CannotKeep, Lost."""
+    if not await db.run(vectors.are_possible) or source.embedded_with == settings.EMBEDDING_MODEL:
+        return
+    while some := await db.run(vectors.without, source.pk, embeddings.BATCH_SIZE):
+        made = await embeddings.vectors_of([text for _, text in some], seconds=EMBEDDING_SECONDS)
+        await db.run(_keep_vectors, source, [(key, vector) for (key, _), vector in zip(some, made, strict=True)])
+    await db.run(_settle_vectors, source)
+
+
+def _keep_vectors(source: Source, made: Sequence[tuple[int, Vector]]) -> None:
+    if not source.extend(LEASE):
+        raise Lost
+    vectors.keep(made)
+
+
+def _settle_vectors(source: Source) -> None:
+    source.release(embedded_with=settings.EMBEDDING_MODEL, tries=0, next_try_at=_next_look(source))
 
 
 def _keep(source: Source, passages: Sequence[Piece], title: str, page: Page | None, values: JSON) -> None:
@@ -158,8 +205,9 @@ def replace_passages(source: Source, pieces: Sequence[Piece], **values: Any) -> 
         words_of(f"{one.heading}\n{one.text}", source.collection_id.hex) for one in pieces
     ]  # before: it takes time
     with write_transaction():
-        if not source.held.update(passages_count=len(pieces), indexed_at=Now(), **values):
+        if not source.held.update(passages_count=len(pieces), indexed_at=Now(), embedded_with="", **values):
             raise Lost
+        source.embedded_with = ""
         kept = _kept(source, pieces)
         Passage.objects.filter(source=source).exclude(pk__in=[one.pk for one in kept.values()]).delete()
         moved = [one for index, one in kept.items() if one.index != index]
@@ -189,4 +237,14 @@ def _row(source: Source, index: int, piece: Piece, words: str, kept: Passage | N
     return row
 
 
-SOURCES = WorkList("knowledge_sources", "knowledge.index", index, Source, at_once=2, per_host=1)
+def due_sources() -> QuerySet[Any, Any]:
+    """Vectors that are gone, as after a backup was restored, are made again."""
+    if vectors.are_possible() and not vectors.are_there():
+        Source.objects.exclude(embedded_with="").update(embedded_with="")
+    return Source.objects.due().values_list("pk", flat=True)
+
+
+SOURCES = WorkList(
+    "knowledge_sources", "knowledge.index", index, Source, due=due_sources,
+    waiting=lambda: Source.objects.filter(state=Source.State.WAITING), at_once=2, per_host=1,
+)  # fmt: skip

@@ -158,15 +158,14 @@ def _new(collection: Collection, name: str, **fields: Any) -> Source:
 
 def _have_read(source: Source, **values: Any) -> None:
     """Save a source with these values, and have a worker read it. One that reads it now has lost it."""
-    is_new = source._state.adding
-    state = {"state": Source.State.WAITING, "tries": 0, "error": "", "next_try_at": database_time()}
-    for name, value in {**values, **state}.items():
-        setattr(source, name, value)
-    if is_new:
+    values |= {"state": Source.State.WAITING, "tries": 0, "error": "", "next_try_at": database_time()}
+    if source._state.adding:
+        for name, value in values.items():
+            setattr(source, name, value)
         source.save()
     else:
-        lost = {"lease_until": None, "fence": F("fence") + 1}
-        Source.objects.filter(pk=source.pk).update(**values, **state, **lost)
+        Source.objects.filter(pk=source.pk).update(**values, fence=F("fence") + 1, lease_until=None)
+        source.refresh_from_db()
     transaction.on_commit(partial(do_soon, SOURCES_TO_READ, source.pk), robust=True)
 
 

@@ -11,7 +11,7 @@ from django.db import connection
 
 from parley.db import sql
 
-RANKED = 2_000  # passages, on PostgreSQL: of more that match, some
+RANKED = 1_000  # passages, on PostgreSQL: of more that match, some
 
 
 class Scored(NamedTuple):
@@ -24,12 +24,13 @@ class Scored(NamedTuple):
 # The more passages have a word, the less it counts (as in BM25); `ts_rank` says how much of it a passage has. A passage
 # that matches a common word alone is no candidate, so a word is counted among the candidates.
 _BY_WORDS = f"""
-WITH hit AS MATERIALIZED (
-    SELECT id, words FROM knowledge_passage WHERE words @@ %s::tsquery LIMIT {RANKED}
-), ranked AS MATERIALIZED (
-    SELECT hit.id, word.number, ts_rank(hit.words, word.query, 1) AS rank
-    FROM hit CROSS JOIN unnest(%s::text[]::tsquery[]) WITH ORDINALITY AS word(query, number)
-    WHERE hit.words @@ word.query
+WITH ranked AS MATERIALIZED (
+    SELECT hit.id, word.number, word.rank
+    FROM (SELECT id, words FROM knowledge_passage WHERE words @@ %s::tsquery LIMIT {RANKED}) AS hit
+    CROSS JOIN LATERAL (
+        SELECT one.number, ts_rank(hit.words, one.query) AS rank
+        FROM unnest(%s::text[]::tsquery[]) WITH ORDINALITY AS one(query, number) WHERE hit.words @@ one.query
+    ) AS word
 ), seldom AS (
     SELECT number, ln(1 + (%s - count(*) + 0.5) / (count(*) + 0.5)) AS weight FROM ranked GROUP BY number
 )
