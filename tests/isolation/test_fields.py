@@ -166,6 +166,7 @@ SAME_FOR_ALL = {
     "configuration.taskPushNotificationConfig.taskId": "of the task that the message begins",
     "DeleteTaskPushNotificationConfig id": "what is gone already is no error",
     "GET /api/v1/sessions agent": "their sessions are with an agent that is everybody's",
+    "GET /api/v1/knowledge/search project": "no passage is there; tests/knowledge/test_faces.py",
     "GET /api/v1/search project": "no word is found there; tests/projects/test_projects.py",
     "GET /api/v1/search agent": "their sessions are with an agent that is everybody's",
 }

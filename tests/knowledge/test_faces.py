@@ -70,6 +70,15 @@ class TestApi:
         told = (await bob_calls.get(f"/knowledge/search?query=bicycles&agent={helper.slug}")).body["items"]
         assert [one["text"] for one in told] == [TEXTS[2]]
 
+    async def test_project_is_searched_for_its_people(self, ada, ada_calls, bob_calls, handbook, leave, helper):
+        trip = await db.run(projects.save, ada.principal, Project(name="Trip"))
+        address = f"/knowledge/search?query=bicycles&project={trip.pk}"
+        assert (await ada_calls.get(address)).body["items"] == []
+        await db.run(lambda: Collection.objects.filter(pk=handbook.pk).update(project=trip.pk))
+        for asked in (address, f"{address}&agent={helper.slug}"):
+            assert [one["text"] for one in (await ada_calls.get(asked)).body["items"]] == [TEXTS[2]]
+            assert (await bob_calls.get(asked)).body["items"] == []
+
     async def test_agents_get_and_lose_collections(self, ada_calls, handbook, helper):
         address = f"/collections/{handbook.pk}/agents"
         assert (await ada_calls.put(f"{address}/{helper.slug}", {})).body["isForCallers"] is False

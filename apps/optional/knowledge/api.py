@@ -114,6 +114,9 @@ class SearchingAll(Searching):
     agent = Line(
         required=False, help_text="The slug of an agent: what it would search for you. By default all that you see."
     )
+    project = serializers.UUIDField(
+        required=False, help_text="The id of a project: what the agent would search in its sessions, or only that."
+    )
 
 
 @extend_schema_serializer(component_name="FoundPassage")
@@ -257,7 +260,7 @@ class Knowledge(Operations):
     def _asking(self, asked: JSON) -> Asking:
         """Raises AgentNotFound."""
         agent = Agent.objects.find(self.principal, asked["agent"]).pk if asked.get("agent") else None
-        return Asking(self.principal, agent, collections=tuple(asked.get("collections", ())))
+        return Asking(self.principal, agent, asked.get("project"), tuple(asked.get("collections", ())))
 
 
 SOURCES_ADDRESS = "collections/<uuid:collection>/sources"
