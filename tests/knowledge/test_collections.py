@@ -88,11 +88,11 @@ def test_collection_has_a_bounded_number_of_sources(ada, handbook, monkeypatch):
 
 
 def test_worker_loses_a_source_that_is_read_again(ada, handbook):
-    source = put(handbook, "a.txt", "Old.")
-    source.fence = 0
-    REINDEX.perform(ada.principal, source)
-    assert not source.held.exists()
-    assert Source.objects.get().state == "waiting"
+    sources.add_file(ada.principal, handbook, POLICY)
+    reader = Source.objects.get()
+    assert reader.held.exists()
+    assert REINDEX.perform(ada.principal, Source.objects.get()).state == "waiting"
+    assert not reader.held.exists()
 
 
 def test_removed_sources_leave_nothing(ada, handbook):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -95,8 +96,11 @@ def watch(principal: Principal, source: Source, hours: int | None) -> Source:
     if source.kind != Source.Kind.PAGE:
         raise InvalidFields([("watchHours", "Only a page is watched. Send a changed file again.")])
     _check_hours(hours)
+    values: JSON = {"watch_hours": hours}
+    if hours is not None and source.checked_at is not None and source.state != Source.State.WAITING:
+        values["next_try_at"] = source.checked_at + datetime.timedelta(hours=hours)
     with write_transaction():
-        Source.objects.filter(pk=source.pk).update(watch_hours=hours, next_try_at=database_time())
+        Source.objects.filter(pk=source.pk).update(**values)
         record(AuditAction.COLLECTION_CHANGED, source.collection, principal, sources="watched")
     source.watch_hours = hours
     return source
