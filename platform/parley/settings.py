@@ -225,7 +225,7 @@ LLM_MODELS = env.list("LLM_MODELS", default=[])  # other choices; "*": any
 LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # default: OpenAI
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
 CURRENCY = env.str("CURRENCY", default="USD")  # of prices and costs, as people read it
-EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # ranks agents; empty: by words
+EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # ranks agents, searches knowledge; empty: by words
 EMBEDDING_SECONDS = 5.0  # timeout
 MODEL_TITLES = env.bool("MODEL_TITLES", default=True)  # let the default model name sessions
 TRANSCRIPTION_MODEL = env.str(
