@@ -36,7 +36,8 @@ def add(ada, handbook, text=RULES, name="rules.md"):
 def work(source, *, is_late=False):
     """What a worker does for it, now or at its next time."""
     if is_late:
-        Source.objects.update(next_try_at=database_time(), lease_until=None)
+        now = database_time()
+        Source.objects.update(next_try_at=now, lease_until=None, checked_at=now - datetime.timedelta(hours=30))
     async_to_sync(indexing.index)(source.pk)
     source.refresh_from_db()
     return source
