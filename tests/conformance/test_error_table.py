@@ -111,8 +111,8 @@ TOLD: dict[str, Told] = {
     **of(
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning FollowsProject "
         "MemoryFull NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask NothingToPlan "
-        "PaymentMissing PaymentUnderWay PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits "
-        "TooManyBudgets TooManyChannels TooManyCollections TooManyFiles TooManyOfAgent TooManyProjects "
+        "PaymentMissing PaymentUnderWay PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished "
+        "TaskWaits TooManyBudgets TooManyChannels TooManyCollections TooManyFiles TooManyOfAgent TooManyProjects "
         "TooManyPrompts TooManySchedules TooManySources TooManyWaiting TooManyWebhooks Unreachable "
         "UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),

@@ -5,7 +5,6 @@ import datetime
 import pytest
 from asgiref.sync import async_to_sync
 from django.conf import settings
-from django.db.models import F
 
 from apps.accounts.audit_models import AuditEntry
 from apps.optional.knowledge import indexing, reading, sources
@@ -38,8 +37,8 @@ def add(ada, handbook, text=RULES, name="rules.md"):
 def work(source, *, is_late=False):
     """What a worker does for it, now or at its next time."""
     if is_late:
-        days_ago = F("checked_at") - datetime.timedelta(days=2)
-        Source.objects.update(next_try_at=database_time(), lease_until=None, checked_at=days_ago)
+        now = database_time()
+        Source.objects.update(next_try_at=now, lease_until=None, checked_at=now - datetime.timedelta(hours=30))
     async_to_sync(indexing.index)(source.pk)
     source.refresh_from_db()
     return source

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection
 
 from apps.installation import embeddings
-from apps.optional.knowledge import finding, indexing, sources, vectors
+from apps.optional.knowledge import finding, indexing, sources, sql, vectors
 from apps.optional.knowledge.finding import Asking, search
 from apps.optional.knowledge.models import Collection, Source
 from parley import db
@@ -99,8 +99,7 @@ def found(ada, query):
 
 
 def kept():
-    tables = [one for one in connection.introspection.table_names() if one.startswith(vectors.PREFIX)]
-    return [execute(f"SELECT count(*) FROM {one}", []).fetchone()[0] for one in tables]
+    return [execute(f"SELECT count(*) FROM {table}", []).fetchone()[0] for table in sql.vector_tables()]
 
 
 def test_meaning_finds_what_words_do_not(ada, rules):

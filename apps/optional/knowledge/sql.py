@@ -101,12 +101,21 @@ def create_index(_: Any, schema_editor: Any) -> None:
 
 
 def drop_index(_: Any, schema_editor: Any) -> None:
+    for table in vector_tables():
+        schema_editor.execute(f"DROP TABLE {table}")
     _execute(schema_editor, NOT_POSTGRESQL, NOT_SQLITE)
 
 
 def _execute(schema_editor: Any, postgresql: list[str], sqlite: list[str]) -> None:
     for statement in postgresql if schema_editor.connection.vendor == "postgresql" else sqlite:
         schema_editor.execute(statement)
+
+
+VECTORS = "knowledge_vector_"  # how the names of tables of vectors begin (`vectors`)
+
+
+def vector_tables() -> set[str]:
+    return {name for name in connection.introspection.table_names() if name.startswith(VECTORS)}
 
 
 def is_postgresql() -> bool:

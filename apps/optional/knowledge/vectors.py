@@ -21,6 +21,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
+from apps.optional.knowledge import sql
 from apps.optional.knowledge.sql import Scored, is_postgresql
 from parley.db.sql import execute, write_transaction
 
@@ -30,7 +31,6 @@ Vector = Sequence[float]
 type _Matrix = tuple[Any, Any]
 """Keys of passages, and their vectors."""
 
-PREFIX = "knowledge_vector_"
 MOST_DIMENSIONS = 4_000  # that pgvector has an index for, with half precision
 EXACT_NUMBERS = 8_000_000  # so many numbers are compared one by one, which is exact and as fast as the index
 LOOKED_AT = 100  # by the index, for each search
@@ -42,7 +42,7 @@ class CannotKeep(Exception):
 
 
 def table_of(model: str) -> str:
-    return PREFIX + hashlib.sha256(model.encode()).hexdigest()[:12]
+    return sql.VECTORS + hashlib.sha256(model.encode()).hexdigest()[:12]
 
 
 class _Known:
@@ -61,7 +61,7 @@ class _Known:
             self.can_keep, self.iterates = version >= (0, 7), version >= (0, 8)
         else:
             self.can_keep = True
-        self.tables = {name for name in connection.introspection.table_names() if name.startswith(PREFIX)}
+        self.tables = sql.vector_tables()
         self.checked_at = time.monotonic()
 
 
@@ -86,7 +86,32 @@ def are_possible() -> bool:
 
 def are_there() -> bool:
     """Has any passage a vector of the model?"""
-    return are_possible() and table_of(settings.EMBEDDING_MODEL) in _known.tables
+    if not are_possible():
+        return False
+    table = table_of(settings.EMBEDDING_MODEL)
+    if table not in _known.tables:  # another process may have made it just now
+        _known.tables = sql.vector_tables()
+    return table in _known.tables
+
+
+# The vector stays in the row, because a search would otherwise fetch each from elsewhere.
+_MAKE = """
+CREATE EXTENSION IF NOT EXISTS vector;
+CREATE TABLE {table} (
+    passage_id bigint PRIMARY KEY REFERENCES knowledge_passage ON DELETE CASCADE,
+    collection_id uuid NOT NULL,
+    embedding halfvec({dimensions}) NOT NULL
+);
+ALTER TABLE {table} ALTER COLUMN embedding SET STORAGE PLAIN;
+CREATE INDEX {table}_nearest ON {table} USING hnsw (embedding halfvec_cosine_ops);
+CREATE INDEX {table}_collection ON {table} (collection_id)"""
+_MAKE_SQLITE = """
+CREATE TABLE {table} (
+    passage_id integer PRIMARY KEY REFERENCES knowledge_passage (id) ON DELETE CASCADE,
+    collection_id char(32) NOT NULL,
+    embedding blob NOT NULL
+);
+CREATE INDEX {table}_collection ON {table} (collection_id, passage_id)"""
 
 
 def prepare(dimensions: int) -> None:
@@ -94,47 +119,31 @@ def prepare(dimensions: int) -> None:
 
     Raises CannotKeep.
     """
-    table = table_of(settings.EMBEDDING_MODEL)
-    if not is_postgresql():
-        statements = [
-            f"CREATE TABLE IF NOT EXISTS {table} (passage_id integer PRIMARY KEY REFERENCES knowledge_passage (id)"
-            " ON DELETE CASCADE, collection_id char(32) NOT NULL, embedding blob NOT NULL)",
-            f"CREATE INDEX IF NOT EXISTS {table}_collection ON {table} (collection_id, passage_id)",
-        ]
-    elif dimensions > MOST_DIMENSIONS:
+    if is_postgresql() and dimensions > MOST_DIMENSIONS:
         raise CannotKeep(f"Vectors of {dimensions} numbers are too long: PostgreSQL indexes up to {MOST_DIMENSIONS}.")
-    else:
-        statements = [
-            "CREATE EXTENSION IF NOT EXISTS vector",
-            f"CREATE TABLE IF NOT EXISTS {table} (passage_id bigint PRIMARY KEY REFERENCES knowledge_passage"
-            f" ON DELETE CASCADE, collection_id uuid NOT NULL, embedding halfvec({dimensions}) NOT NULL)",
-            # In the row, because a search would otherwise fetch each from elsewhere.
-            f"ALTER TABLE {table} ALTER COLUMN embedding SET STORAGE PLAIN",
-            f"CREATE INDEX IF NOT EXISTS {table}_nearest ON {table} USING hnsw (embedding halfvec_cosine_ops)",
-            f"CREATE INDEX IF NOT EXISTS {table}_collection ON {table} (collection_id)",
-        ]
     try:
         with write_transaction(), connection.cursor() as cursor:
-            cursor.execute("UPDATE knowledge_source SET embedded_with = '' WHERE embedded_with <> ''")
-            if is_postgresql():
-                cursor.execute("SELECT pg_advisory_xact_lock(hashtext('knowledge vectors'))")
-            for other in _tables(cursor) - {table}:
-                cursor.execute(f"DROP TABLE {other}")
-            for statement in statements:
-                cursor.execute(statement)
+            _make(cursor, table_of(settings.EMBEDDING_MODEL), dimensions)
     except DatabaseError as error:
         raise CannotKeep(f"The table for vectors cannot be made: {error}") from error
-    _known.tables = {table}
 
 
-def _tables(cursor: Any) -> set[str]:
-    return {name for name in connection.introspection.table_names(cursor) if name.startswith(PREFIX)}
+def _make(cursor: Any, table: str, dimensions: int) -> None:
+    if is_postgresql():
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('knowledge vectors'))")  # one process at a time
+    if table not in (there := sql.vector_tables()):
+        for other in there:
+            cursor.execute(f"DROP TABLE {other}")
+        made = (_MAKE if is_postgresql() else _MAKE_SQLITE).format(table=table, dimensions=dimensions)
+        for statement in made.split(";"):
+            cursor.execute(statement)
+        cursor.execute("UPDATE knowledge_source SET embedded_with = '' WHERE embedded_with <> ''")
 
 
 def drop() -> None:
     """Delete all vectors, with their tables."""
     with write_transaction(), connection.cursor() as cursor:
-        for table in _tables(cursor):
+        for table in sql.vector_tables():
             cursor.execute(f"DROP TABLE {table}")
     forget()
 
