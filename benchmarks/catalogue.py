@@ -12,6 +12,7 @@ from benchmarks import (
     doors,
     flood,
     forking,
+    knowledge,
     orchestrating,
     pages,
     pictures,
@@ -109,6 +110,9 @@ BENCHMARKS = (
     ),
     Benchmark("pages", "A session in a browser", pages.session, pages.fill, inside=True, rounds=3, any_broker=True),
     Benchmark("big", "Big pages", big.pages, big.fill, inside=True, longest=600, any_broker=True),
+    Benchmark(
+        "knowledge", "A lookup of knowledge", knowledge.lookups, inside=True, rounds=1, longest=1800, embedded_only=True
+    ),
     Benchmark("pictures", "Drawing a plan", pictures.draw, inside=True, rounds=3, embedded_only=True),
     Benchmark("plans", "Plans under load", orchestrating.plans, inside=True, rounds=1, longest=3600, any_broker=True),
     Benchmark("start", "./manage.py serve", starting.start, inside=True, rounds=3, embedded_only=True),

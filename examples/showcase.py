@@ -55,6 +55,7 @@ AGENTS = (
     ShowcaseAgent("echo", "examples.agents.echo:Echo", DEMOS),
     ShowcaseAgent("countdown", "examples.agents.countdown:Countdown", DEMOS),
     ShowcaseAgent("report", "examples.report.agent:Report", RESEARCH),
+    ShowcaseAgent("librarian", "examples.agents.librarian:Librarian", RESEARCH),
     ShowcaseAgent("travel", "examples.agents.travel:Travel", TRAVEL),
     ShowcaseAgent("writer", "examples.agents.writer:Writer", WRITING),
     ShowcaseAgent("reviewer", "examples.agents.reviewer:Reviewer", WRITING),

@@ -54,7 +54,7 @@ def registered_tools(modules: Sequence[str] | None = None) -> dict[str, Register
 
 
 def turn_tools(task: TaskContext) -> list[ToolFunction]:
-    """What apps add to the tools of a turn of an agent without code, or of the Assistant."""
+    """What apps add to the tools of a turn of an agent without code, or of the Assistant. They may ask the database."""
     return [one for tools_for in added["turn_tools"] for one in tools_for(task)]
 
 

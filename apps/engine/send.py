@@ -35,6 +35,7 @@ from agentkit import (
     Start,
     chooses,
 )
+from agentkit.content.passages import Search
 from agentkit.errors import Escaped
 from agentkit.outcomes import CLARIFY, REJECTED
 from agentkit.runner import NeedsTask, constant_response_type, selector_takes_task
@@ -330,7 +331,9 @@ async def _ask_agent(
         conversation = dataclasses.replace(conversation, **await admitted.told(conversation))
         message = admitted.message
     session = Session(copy.deepcopy(conversation.memory), options=conversation.options)
-    answer = await _ask_within_deadline(agent, message, conversation, session)
+    project = conversation.context.project if conversation.context else None
+    find = handlers.search_of(agent, project, lambda: principal)
+    answer = await _ask_within_deadline(agent, message, conversation, session, find)
     try:
         return AgentAnswer(answer, output.memory_changes(conversation.memory, session.memory))
     except output.MemoryTooLarge as too_large:
@@ -340,14 +343,15 @@ async def _ask_agent(
         return AgentAnswer(Answer.error(AGENT_ERROR_MESSAGE, INVALID_RESPONSE))
 
 
-async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conversation, session: Session) -> Answer:
+async def _ask_within_deadline(
+    agent: Agent, message: JSON, conversation: Conversation, session: Session, find: Search
+) -> Answer:
     received = agentkit.Message(message, blobs.content_of)
     history, references = conversation.history, conversation.references
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await handlers.answer(
-                agent, received, history=history, references=references, session=session, **conversation.told
-            )
+            given = {"history": history, "references": references, "session": session, "find": find}
+            return await handlers.answer(agent, received, **given, **conversation.told)
     except NeedsTask:
         raise
     except Exception as error:

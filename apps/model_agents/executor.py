@@ -44,7 +44,7 @@ async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> 
     settings |= assignment.options.get("settings", {})
     worker = LlmWorker(
         definition.instructions,
-        [*await db.run(_tools, agent, definition, task.task_id), *definitions.turn_tools(task)],
+        await db.run(_tools, agent, definition, task),
         model=assignment.options.get("model") or definition.model or None,
         max_steps=definition.max_steps,
         settings={name: value for name, value in settings.items() if value is not None},
@@ -75,15 +75,16 @@ def _functions(names: Iterable[str]) -> list[ToolFunction]:
     return [known[name].function for name in names]
 
 
-def _tools(agent: Agent, definition: Definition, task_id: str) -> list[Tool]:
+def _tools(agent: Agent, definition: Definition, task: TaskContext) -> list[Tool]:
     headers = definitions.tool_server_headers(agent, definition)
     return [
         *_functions(definition.tools),
         *(
             AgentTool(other.slug, f"{other.name}: {other.description}")
-            for other in _callable_agents(definition.agents, task_id)
+            for other in _callable_agents(definition.agents, task.task_id)
         ),
         *(McpServer(server.url, headers[server.url]) for server in definition.mcp_servers),
+        *definitions.turn_tools(task),
     ]
 
 

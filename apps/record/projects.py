@@ -39,6 +39,29 @@ class SessionProject:
         return about | {"files": [dict(one) for one in self.files]}
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """The files of a project as they are from now on, for `project_file_listeners`.
+
+    Attributes:
+        key: the project's id.
+        owner, workspace: the keys of whose it is.
+        parts: the stored parts, each with `filename` and `mediaType`; None: the project is deleted.
+    """
+
+    key: uuid.UUID
+    name: str
+    owner: int
+    workspace: int
+    parts: Sequence[JSON] | None
+
+
+def announce_files(files: ProjectFiles) -> None:
+    """Tell apps that search projects' files. In the transaction that changes them."""
+    for listen in added["project_file_listeners"]:
+        listen(files)
+
+
 def find_project(principal: Principal, key: uuid.UUID) -> SessionProject | None:
     """None: the caller sees no such project."""
     find = added.get("session_project") if principal.is_known else None
@@ -54,9 +77,8 @@ def check_seen(principal: Principal, key: uuid.UUID | None) -> None:
 
 def projects_of(principal: Principal) -> list[tuple[uuid.UUID, str]]:
     """Key and name of each project that the caller sees, to choose from."""
-    listed = added.get("session_projects") if principal.is_known else None
-    found: list[tuple[uuid.UUID, str]] = listed(principal) if listed else []
-    return found
+    find = added.get("visible_projects") if principal.is_known else None
+    return list(find(principal).order_by("name", "pk").values_list("pk", "name")) if find else []
 
 
 def project_of(principal: Principal, context: Context) -> SessionProject | None:

@@ -82,10 +82,10 @@ async def answer(task: TaskContext) -> Completed:
         heard.append(await task.delegate(call))
         return heard[-1]
 
-    tools = registered_tools()
+    tools, added = registered_tools(), await db.run(turn_tools, task)
     worker = LlmWorker(
         INSTRUCTIONS,
-        [*(tools[name].function for name in TOOLS), *turn_tools(task), *map(_agent_tool, agents)],
+        [*(tools[name].function for name in TOOLS), *added, *map(_agent_tool, agents)],
         model=scripted(_play, name="assistant", unless_configured=True),
     )
     text = await worker.run(replace(task, delegate=delegate))

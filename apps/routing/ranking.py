@@ -17,9 +17,9 @@ from apps.agents.cards import card_skills
 from apps.agents.models import Agent, caller_latency_ms
 from apps.agents.negotiation import GOOD_MATCH, Assessment, Measurements, WorkRequest, assess
 from apps.agents.search import SkillIndex, SkillMatch, words_of
+from apps.installation.embeddings import Vector
 from apps.record.execution import Run
 from apps.routing import embeddings
-from apps.routing.embeddings import Vector
 from parley import db
 
 Stamps = Mapping[int, datetime.datetime]

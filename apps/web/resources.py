@@ -171,6 +171,7 @@ class Pages[Row: models.Model]:
         new: a row to begin with.
         context: what else the template of a row gets.
         form_context: what else the template of its form gets.
+        place: the beginning of their addresses, if it is not the name of the resource.
     """
 
     resource: Resource[Row]
@@ -178,6 +179,7 @@ class Pages[Row: models.Model]:
     new: Callable[[HttpRequest], Row] | None = None
     context: Callable[[HttpRequest, Row], dict[str, Any]] = lambda request, row: {}
     form_context: Callable[[Row], dict[str, Any]] = lambda row: {}
+    place: str = ""
 
     @property
     def folder(self) -> str:
@@ -242,10 +244,11 @@ class Pages[Row: models.Model]:
         name, noun = self.resource.name, self.resource.noun
         edit = require_http_methods(["GET", "HEAD", "POST"])(never_cache(login_required(self.edit)))
         act = require_POST(never_cache(login_required(sensitive_post_parameters()(self.act))))
+        place = self.place or name
         return [
-            path(name, reader_view(self.list), name=name),
-            path(f"{name}/new", edit, name=f"new-{noun}"),
-            path(f"{name}/<uuid:{noun}>", reader_view(self.one), name=noun),
-            path(f"{name}/<uuid:{noun}>/edit", edit, name=f"{noun}-edit"),
-            path(f"{name}/<uuid:{noun}>/act", act, name=f"{noun}-act"),
+            path(place, reader_view(self.list), name=name),
+            path(f"{place}/new", edit, name=f"new-{noun}"),
+            path(f"{place}/<uuid:{noun}>", reader_view(self.one), name=noun),
+            path(f"{place}/<uuid:{noun}>/edit", edit, name=f"{noun}-edit"),
+            path(f"{place}/<uuid:{noun}>/act", act, name=f"{noun}-act"),
         ]

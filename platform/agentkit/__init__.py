@@ -32,6 +32,7 @@ from agentkit.content.messages import (
     text_part,
     url_part,
 )
+from agentkit.content.passages import Passage
 from agentkit.content.projects import Project
 from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext
 from agentkit.effects import EffectUnknown, NotDone
@@ -103,6 +104,7 @@ __all__ = [
     "NotDone",
     "Outcome",
     "Part",
+    "Passage",
     "PaymentRequired",
     "Progress",
     "Project",

@@ -28,6 +28,7 @@ from agentkit.content.emissions import (
 )
 from agentkit.content.inbox import Inbox, Mail, Mailbox
 from agentkit.content.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
+from agentkit.content.passages import Passage, Search, search_nothing
 from agentkit.effects import Doing, Effects, do_in_thread, perform, remember
 from agentkit.errors import AgentFailure, HostSignal, Stopped
 from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, lend_none
@@ -196,12 +197,14 @@ class TaskContext(Turn):
 
     emit: Emit = field(repr=False, compare=False)
     lend: Lend = field(default=lend_none, repr=False, compare=False)
+    find: Search = field(default=search_nothing, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
     effects: Effects | None = field(default=None, repr=False, compare=False)
     approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
     mail: Mail = field(default_factory=Mailbox, repr=False, compare=False)
     model: str | None = field(default=None, repr=False, compare=False)  # that people chose (see `offers_models`)
     _steps: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
+    _cited: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def inbox(self) -> Inbox:
@@ -217,6 +220,33 @@ class TaskContext(Turn):
         if self.cancelled:
             raise Stopped
         return await self.lend(service)
+
+    async def search(self, query: str, limit: int = 5) -> list[Passage]:
+        """The passages that fit a question best, the best first: of the collections that people gave this agent, and of
+        the conversation's project. Only what the user may see is searched, or what the agent may tell all its callers.
+
+        The search and what it found are recorded as a tool call. An empty list: nothing fits, or there is nothing to
+        search. A passage is data from outside: it has no instructions for your agent.
+
+        Args:
+            query: a question or words.
+            limit: at most so many passages, up to 20.
+
+        Raises:
+            ValueError: the query is empty.
+        """
+        if self.cancelled:
+            raise Stopped
+        if not query.strip():
+            raise ValueError("Search for at least one word.")
+        call = await self.tool_call("search_knowledge", {"query": query})
+        found = await self.find(query, limit)
+        await self.tool_result(call, "search_knowledge", [one.about for one in found])
+        return found
+
+    def cite(self, passage: Passage) -> str:
+        """A link to a passage, whose number is the passage's own in this turn (`Passage.cite`)."""
+        return passage.cite(self._cited.setdefault(passage.url, len(self._cited) + 1))
 
     async def effect(
         self,
@@ -433,6 +463,7 @@ class SyncTaskContext(Turn):
         return SyncInbox(self.on_loop.inbox, self.wait_for)
 
     credential = _waiting(TaskContext.credential)
+    search = _waiting(TaskContext.search)
     call = _waiting(TaskContext.call)
     gather = _waiting(TaskContext.gather)
     progress = _waiting(TaskContext.progress)
@@ -466,6 +497,10 @@ class SyncTaskContext(Turn):
     def artifact(self, name: str, **traits: Unpack[StreamTraits]) -> SyncArtifactStream:
         """An artifact to stream: `with task.artifact("log.txt") as log: log.append("…")`."""
         return SyncArtifactStream(self.say, name, **traits)
+
+    def cite(self, passage: Passage) -> str:
+        """`TaskContext.cite`."""
+        return self.on_loop.cite(passage)
 
     def release(self) -> None:
         """Make waiting threads raise `Stopped`. The host calls it after a stop."""

@@ -21,6 +21,7 @@ from agentkit import slots
 from agentkit.content.emissions import CUT_OFF, FINISH_REASON, Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
 from agentkit.content.memories import UserMemory
 from agentkit.content.messages import Artifact, Message, Part, text_part
+from agentkit.content.passages import Search, search_nothing
 from agentkit.content.projects import Project
 from agentkit.context import Call, CallsWait, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in, mistake_in
@@ -135,12 +136,14 @@ async def answer(
     session: Session | None = None,
     project: Project | None = None,
     user_memory: UserMemory | None = None,
+    find: Search = search_nothing,
     executor: Executor | None = None,
 ) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
     Its parts are the text that the handler returned or else streamed, and its artifacts. The metadata names the
-    language models asked. The host stores the memory of the `session`.
+    language models asked. The host stores the memory of the `session`. `find` answers
+    `task.search`.
 
     Raises:
         NeedsTask: there is no such answer. The host begins a task, which calls the handler again.
@@ -155,6 +158,7 @@ async def answer(
         session=session or Session(),
         project=project,
         user_memory=user_memory,
+        find=find,
         emit=heard.emit,
         delegate=_no_delegate,
     )

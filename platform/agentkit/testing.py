@@ -26,6 +26,7 @@ from agentkit.content.messages import (
     raw_part,
     text_part,
 )
+from agentkit.content.passages import Passage, Search
 from agentkit.content.projects import Project
 from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks, turn_key
 from agentkit.effects import RememberedEffects as RememberedEffects
@@ -146,6 +147,7 @@ class Run:
         payment: Mapping[str, Any] | None = None,
         project: Project | EllipsisType | None = ...,
         user_memory: UserMemory | EllipsisType | None = ...,
+        passages: Sequence[Passage] | None = None,
         emit: Emit | None = None,
         inbox: Mailbox | Sequence[str | Message] = (),
         stop_after_step: asyncio.Event | None = None,
@@ -162,6 +164,7 @@ class Run:
             payment: the receipt, `task.payment`, if this turn asked for a payment.
             project: the project of the conversation now; by default that of this turn.
             user_memory: what the agent may know about the person now; by default as in this turn.
+            passages: what `task.search` finds now; by default as in this turn.
             emit: also receives the emissions, as they come.
             inbox: messages that arrive while the turn runs.
             stop_after_step: set it to ask the turn to stop.
@@ -185,6 +188,7 @@ class Run:
             "user_memory": self.task.user_memory if user_memory is ... else user_memory,
         }
         fields |= beside
+        fields["find"] = self.task.find if passages is None else finder_of(passages)
         if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
             if isinstance(question, CallClient):
@@ -228,6 +232,7 @@ REPEATED = (
     "references",
     "session",
     "lend",
+    "find",
     "resumed",
     "effects",
 )
@@ -262,6 +267,13 @@ def lender_of(credentials: Mapping[str, Given]) -> Lend:
     return lend
 
 
+def finder_of(passages: Sequence[Passage]) -> Search:
+    async def find(query: str, limit: int) -> list[Passage]:
+        return list(passages[:limit])
+
+    return find
+
+
 async def response_type(
     handler: object, message: str | dict[str, Any] | Message, task: ExistingTask | None = None
 ) -> ResponseType:
@@ -292,6 +304,7 @@ async def run(
     effects: RememberedEffects | None = None,
     project: Project | None = None,
     user_memory: UserMemory | None = None,
+    passages: Sequence[Passage] = (),
     emit: Emit | None = None,
     inbox: Mailbox | Sequence[str | Message] = (),
     stop_after_step: asyncio.Event | None = None,
@@ -311,6 +324,7 @@ async def run(
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
         project: the project of the conversation.
         user_memory: what the agent may know about the person who asks.
+        passages: what `task.search` finds, whatever is asked.
         effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
         emit: also receives the emissions, as they come.
         inbox: messages that arrive while the turn runs (`task.inbox`), or a mailbox that you `put` them into.
@@ -320,6 +334,7 @@ async def run(
     asked = stored_slot(slot) if slot is not None else {}
     fields: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
     fields |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
+    fields["find"] = finder_of(passages)
     fields["memory"] = memory if memory is not None else {}
     fields["effects"] = effects or RememberedEffects()
     fields["project"], fields["user_memory"] = project, user_memory

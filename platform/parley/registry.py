@@ -69,8 +69,11 @@ class ParleyApp(AppConfig):
     agent_socket = ""  # awaited before an agent is called: the agent; returns its Unix socket if it runs here, or ""
     agent_failure = ""  # awaited after such a call failed: the agent; returns why its process ended, or ""
     prompt_library = ""  # when a protocol lists or renders prompts: a `doors.prompts.Library`
+    visible_projects = (
+        ""  # for `record.projects`, and `visible_to` of what belongs to projects: the principal; a queryset
+    )
+    knowledge_search = ""  # awaited when a handler searches: who asks, agent's key, project's key, query, limit
     session_project = ""  # for `record.projects`: the principal, a project's key; a `SessionProject`, if they see it
-    session_projects = ""  # for `record.projects`: the principal; key and name of the projects that they see
     verify_archive = ""  # to check a file of cold storage: its name; returns what it says of itself
 
     # `record.briefings.Briefing` by names in a run's input: what agents are told beside messages
@@ -85,7 +88,9 @@ class ParleyApp(AppConfig):
     work_lists: Paths = ()  # `work.WorkList`: what waits in tables until a job does it
     channel_types: Paths = ()  # `notifications.channel_types.ChannelType`: services by which people are told
     chat_platforms: Paths = ()  # `optional.channels.platforms.Platform`: where people talk to agents, such as Slack
-    turn_tools: Paths = ()  # of agents without code and the Assistant: the task's context; returns tools for the turn
+    project_file_listeners: Paths = ()  # in the transaction that changes a project's files: `ProjectFiles`
+    turn_tools: Paths = ()  # of agents without code and the Assistant: the task's context; in a database thread
+    project_parts: Paths = ()  # on the page of a project, above its files: the principal, its key; a SafeString
     agent_parts: Paths = ()  # on the page of an agent: the request, the agent; a SafeString
     tool_modules: Paths = ()  # with tools (`@tool()`) that operators may give to agents without code
     links: Mapping[str, tuple[str, str]] = {}  # in people's sidebar, by names of their addresses: label and icon

@@ -112,6 +112,7 @@ INSTALLED_APPS, LEFT_OUT = chosen_apps([  # what they add comes in this order (`
     "apps.conversations.sessions",
     "apps.conversations.public_links",
     "apps.conversations.uploads",
+    "apps.optional.knowledge",
     "apps.optional.memory",
     "apps.optional.projects",
     "apps.optional.guardrails",
@@ -229,7 +230,7 @@ LLM_MODELS = env.list("LLM_MODELS", default=[])  # other choices; "*": any
 LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # default: OpenAI
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
 CURRENCY = env.str("CURRENCY", default="USD")  # of prices and costs, as people read it
-EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # ranks agents; empty: by words
+EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # ranks agents, searches knowledge; empty: by words
 EMBEDDING_SECONDS = 5.0  # timeout
 MODEL_TITLES = env.bool("MODEL_TITLES", default=True)  # let the default model name sessions
 TRANSCRIPTION_MODEL = env.str(

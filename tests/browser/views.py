@@ -170,6 +170,18 @@ def views(person: Person) -> Iterator[View]:
     yield View("new-project", "/projects/new")
     yield View("project", f"/projects/{project['id']}", drawn("#project-sessions"))
     yield View("move-to-project", f"{session}/project")
+    collection = person.api("POST", "/collections", name=WORD[:100], description=RIGHT_TO_LEFT)["id"]
+    person.api(
+        "POST", f"/collections/{collection}/sources", filename=f"{WORD[:90]}.txt", text=f"{RIGHT_TO_LEFT}\n{WORD}"
+    )
+    person.api("PUT", f"/collections/{collection}/agents/echo")
+    yield View("knowledge", "/knowledge")
+    yield View("new-collection", f"/knowledge/new?project={project['id']}")
+    yield View("collection", f"/knowledge/{collection}", drawn(".sources :text('1 passage')"))
+    found = f"/knowledge/{collection}/search?q={WORD}"
+    yield View("found", found, drawn(".passages"))
+    yield View("passage", found, pressed(".passages a", ".passage-cited"))
+    yield View("agent-knowledge", "/agents/echo", drawn(".agent-knowledge"))
     rivals = [{"agent": "report"}, {"agent": "echo"}]
     compared = person.api("POST", "/comparisons", text="make a report", answerers=rivals)["id"]
     yield View("comparisons", "/comparisons")

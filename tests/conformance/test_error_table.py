@@ -98,8 +98,9 @@ TOLD: dict[str, Told] = {
         invalid(-32602, (422, "invalid")),
     ),
     **of(
-        "ArtifactNotFound ContextNotFound DoesNotExist EntryNotFound ExportNotFound Http404 MessageNotFound NoMember "
-        "NoWorkspace NotFound ObjectNotUpdated ProjectNotFound QueuedNotFound ShareNotFound UploadNotFound",
+        "ArtifactNotFound CollectionNotFound ContextNotFound DoesNotExist EntryNotFound ExportNotFound Http404 "
+        "MessageNotFound NoMember NoWorkspace NotFound NotGiven ObjectNotUpdated ProjectNotFound QueuedNotFound "
+        "ShareNotFound SourceNotFound UploadNotFound",
         invalid(-32602, MISSING),
     ),
     **of(
@@ -108,11 +109,12 @@ TOLD: dict[str, Told] = {
         invalid(-32602, CONFLICT),
     ),
     **of(
-        "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning MemoryFull "
-        "NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask NothingToPlan PaymentMissing "
-        "PaymentUnderWay PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits "
-        "TooManyBudgets TooManyChannels TooManyFiles TooManyProjects TooManyPrompts TooManyRails TooManySchedules "
-        "TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
+        "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
+        "FollowsProject MemoryFull NoAgentFits NoSteps NotBegun NotReady NotRunning NotYourSession NotYourTask "
+        "NothingToPlan PaymentMissing PaymentUnderWay PaymentUsed PlanChanged QueueFull ReadOnlySession TaskBusy "
+        "TaskFinished TaskWaits TooManyBudgets TooManyChannels TooManyCollections TooManyFiles TooManyOfAgent "
+        "TooManyProjects TooManyPrompts TooManyRails TooManySchedules TooManySources TooManyWaiting "
+        "TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
@@ -124,8 +126,9 @@ TOLD: dict[str, Told] = {
         of_platform(401, "unauthenticated", "UNAUTHENTICATED", "UNAUTHENTICATED", "authentication_error"),
     ),
     **of(
-        "ForeignOrigin KeyRefused ManagersDecide MissingRight MissingRole MissingScope NeedsKey NoRelease NotByThem "
-        "NotEditable NotPermitted NotWholeAccount NotYours OnlyYourAgents PermissionDenied ScopesRefused",
+        "ForeignOrigin KeyRefused ManagersDecide MissingRight MissingRole MissingScope NeedsKey NoRelease "
+        "NotByThem NotEditable NotForCallers NotPermitted NotWholeAccount NotYours OnlyYourAgents "
+        "PermissionDenied ScopesRefused",
         of_platform(403, "forbidden", "PERMISSION_DENIED", "PERMISSION_DENIED", "permission_error"),
     ),
     **of(

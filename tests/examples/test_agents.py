@@ -6,13 +6,14 @@ import datetime
 import pytest
 from pydantic import ValidationError
 
-from agentkit import AuthRequired, InputRequired, ResponseType, answer, as_handler, testing
+from agentkit import AuthRequired, InputRequired, Passage, ResponseType, answer, as_handler, testing
 from agentkit.content.messages import text_part
 from agentkit.runner import select_response_type
 from examples.agents.builder import Assignment, Builder, Plan
 from examples.agents.countdown import Countdown
 from examples.agents.echo import Echo
 from examples.agents.hello import Hello
+from examples.agents.librarian import Librarian
 from examples.agents.reviewer import REVIEWS, Reviewer
 from examples.agents.smart_router import ROUTES, SmartRouter
 from examples.agents.travel import Departure, Travel
@@ -205,3 +206,10 @@ async def test_a_key_leads_to_the_itinerary():
     named = form(destination="<b>[Atlantis](x)</b>", date=TOMORROW.isoformat(), travellers=1)
     run = await testing.run(Travel, named, credentials=KEY)
     assert content(run, "itinerary.md").startswith("# Three days in &lt;b&gt;\\[Atlantis"), "a name is no markup"
+
+
+async def test_librarian_quotes_and_cites():
+    passages = [Passage("# Hotels\nAt most *120* euros.", "travel.md", "/knowledge/passages/0a1b2c3d4e")]
+    run = await testing.run(Librarian, "What may a hotel cost?", passages=passages)
+    assert run.said == (r'> At most \*120\* euros. [1](/knowledge/passages/0a1b2c3d4e "travel.md")')
+    assert "files" in (await testing.run(Librarian, "What may a hotel cost?")).said

@@ -43,9 +43,9 @@ class Postgres:
     Root's tests run it as `postgres`, because it refuses to run as root.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """`folder`: an empty folder for it, by default a temporary one."""
-        self.port = free_port()
+    def __init__(self, folder: Path | None = None, programs: Path | None = None) -> None:
+        """`folder`: an empty folder for it, by default a temporary one; `programs`: where its programs are."""
+        self.port, self._programs = free_port(), programs
         self.url = f"postgres://postgres@127.0.0.1:{self.port}/postgres"
         self._user = "postgres" if getpass.getuser() == "root" else None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="parley-postgresql-"))
@@ -79,7 +79,7 @@ class Postgres:
         """Start it if it has ended by itself, as on a full disk."""
         with tempfile.TemporaryFile("w+") as output:
             status = subprocess.run(
-                [program("pg_ctl"), "status", "--pgdata=data"],
+                [self._program("pg_ctl"), "status", "--pgdata=data"],
                 cwd=self._folder, user=self._user, stdout=output, stderr=output, check=False,
             )  # fmt: skip
         if status.returncode != 0:
@@ -93,13 +93,16 @@ class Postgres:
             self.stop("immediate")
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _program(self, name: str) -> str:
+        return str(self._programs / name) if self._programs else program(name)
+
     def _control(self, *arguments: str) -> None:
         self._run("pg_ctl", *arguments, "--wait", f"--timeout={START_SECONDS:g}", "--pgdata=data", "--log=log")
 
     def _run(self, name: str, *arguments: str) -> None:
         with tempfile.TemporaryFile("w+") as output:  # the started server would hold a pipe open
             done = subprocess.run(
-                [program(name), *arguments],
+                [self._program(name), *arguments],
                 cwd=self._folder, user=self._user, stdout=output, stderr=output, check=False,
             )  # fmt: skip
             output.seek(0)

@@ -93,6 +93,8 @@ USUAL = {
     "export": "export",
     "deployment": "deployment",
     "project_file": "project file",
+    "source": "source",
+    "ref": "passage",
     **{noun: noun for noun in (one.resource.noun for one in features.viewsets())},
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [

@@ -23,6 +23,7 @@ NAMES = {
     "agents[]": "agent",
     "answerId": "message of session",
     "channel": "channel",
+    "collections": "collection",
     "contextId": "contextId",
     "id": "task of session",
     "leafId": "fork",
@@ -57,12 +58,13 @@ _NAMELESS = """
     branches catchUp catchUpLimit category choice Content-Type credentials cron data decision decline definition
     delivery digest dryRun email encoding events_limit events_since every_version everySeconds expiresInDays
     extensions[] filename format from goal graceSeconds hasMemory header headers health historyLength Idempotency-Key
-    include includeArtifacts index inline inputs isOn keepFiles keys kind kinds[] language limit listed max_gap
-    mediaType message metadata mode name note only[] onlyIf options overlap p256dh pageSize part percent pinned
-    position prefix publicKey q questionsAtOnce rating raw reason retry returnImmediately role running scheme scopes[]
-    secret secrets seen sessions sha256 sharing signature signed size skill source speed state status
-    statusTimestampAfter step tag temporary text timestampHeader timeZone title to token type types unfinished
-    Upload-Offset url username value values version voice wait waiting whose withArtifacts withBranches yaml
+    include includeArtifacts index inline inputs isForCallers isOn keepFiles keys kind kinds[] language limit listed
+    max_gap mediaType message metadata mode name note only[] onlyIf options overlap p256dh pageSize part percent
+    pinned position prefix publicKey q query questionsAtOnce rating raw reason retry returnImmediately role running
+    scheme scopes[] secret secrets seen sessions sha256 sharing signature signed size skill source speed state
+    status statusTimestampAfter step tag temporary text timestampHeader timeZone title to token type types
+    unfinished Upload-Offset url username value values version voice wait waiting watchHours whose withArtifacts
+    withBranches yaml
 """
 NAMELESS = frozenset(_NAMELESS.split())
 """Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""

@@ -30,6 +30,7 @@ MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
     "POST /api/v1/notifications/channels": {"type": "webhook", "url": "https://192.0.43.8/"},
     "PATCH /api/v1/notifications/channels/{channel}": {"agents": [{"kinds": ["asks"]}]},
+    "POST /api/v1/collections/{collection}/sources": {"filename": "a"},
     "POST /api/v1/projects/{project}/files": {},
     "POST /api/v1/plans": {"definition": PLAN},
     "POST /api/v1/plans/check": {"definition": PLAN},
@@ -41,7 +42,11 @@ MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/sessions/{session}/fork": {"title": "Ours"},
     **{f"POST /api/v1{features.address_of(one)}": features.body_of(one) for one in features.viewsets()},
 }
-MORE_QUERIES = {"GET /api/v1/artifacts": {"session": "session"}, "GET /api/v1/search": {"q": "universe"}}
+MORE_QUERIES = {
+    "GET /api/v1/artifacts": {"session": "session"},
+    "GET /api/v1/search": {"q": "universe"},
+    "GET /api/v1/knowledge/search": {"query": "universe"},
+}
 SAID = {"role": "ROLE_USER", "parts": [{"text": "a"}]}
 PARAMS: dict[str, Any] = {
     "SendMessage": {"message": SAID, "configuration": {"returnImmediately": True}},
@@ -161,6 +166,7 @@ SAME_FOR_ALL = {
     "configuration.taskPushNotificationConfig.taskId": "of the task that the message begins",
     "DeleteTaskPushNotificationConfig id": "what is gone already is no error",
     "GET /api/v1/sessions agent": "their sessions are with an agent that is everybody's",
+    "GET /api/v1/knowledge/search project": "no passage is there; tests/knowledge/test_faces.py",
     "GET /api/v1/search project": "no word is found there; tests/projects/test_projects.py",
     "GET /api/v1/search agent": "their sessions are with an agent that is everybody's",
 }

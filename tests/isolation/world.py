@@ -57,6 +57,9 @@ from apps.optional.channels.models import ChatAccount
 from apps.optional.comparing import comparing
 from apps.optional.comparing.comparing import Answerer
 from apps.optional.evaluations.models import Example
+from apps.optional.knowledge import indexing, sources
+from apps.optional.knowledge.models import AgentCollection, Collection, Source
+from apps.optional.knowledge.passages import Piece
 from apps.optional.mcp.resources import uri_of
 from apps.optional.projects import files, projects
 from apps.optional.projects.models import Project
@@ -138,6 +141,18 @@ def fill(place: Place, echo: Agent) -> None:
     at = {"channel_id": place.ids["chat_channel"], "external_id": f"{place.mark} person"}
     place.ids["chat_account"] = ChatAccount.objects.create(user=place.owner, name=f"{place.mark} chat", **at).pk
     _fill_project(place)
+    _fill_collection(place)
+
+
+def _fill_collection(place: Place) -> None:
+    """A file of the collection, which is newer than the one of the project's files, and a passage of it."""
+    mark, collection = place.mark, Collection.objects.get(pk=place.ids["collection"])
+    Collection.objects.filter(pk=collection.pk).update(created_at=timezone.now())
+    part = {"text": f"{mark} file of the collection", "filename": f"{mark}.txt"}
+    source = sources.add_file(place.principal, collection, part)
+    indexing.replace_passages(source, [Piece(f"{mark} passage of the universe")], state=Source.State.READY)
+    place.ids["source"], place.ids["passage"] = source.pk, source.passages.get().ref
+    AgentCollection.objects.create(collection=collection, agent=Agent.objects.get(slug=place.ids["agent"]))
 
 
 def _fill_project(place: Place) -> None:

@@ -140,6 +140,7 @@ def test_broken_checks_do_not_stop_others():
         ("proxies", {"FORWARDED_ALLOW_IPS": "10.0.0.0/8", "IS_HTTPS": True}, OK),
         ("profile", {"EMBEDDED": False, "CELERY_BROKER_URL": "memory://"}, WARNING),
         ("e-mail", {"EMAIL_URL": "", "ADMINS": []}, OK),
+        ("vectors", {"EMBEDDING_MODEL": "embedder"}, OK),
     ],
 )
 def test_unsafe_and_unfit_settings_are_found(settings, name, changed, state):

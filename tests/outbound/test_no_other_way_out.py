@@ -39,6 +39,7 @@ REASONS = {
         "boto3",
     ): "the operators' storage of backups, which a command names",
     ("apps/optional/backup/s3.py", "botocore"): "its errors and settings",
+    ("apps/installation/embeddings.py", "pydantic_ai.providers"): "names a client whose transport is outbound's",
     ("apps/operators/metrics.py", "socket"): "the family of the address to listen on",
     ("apps/operators/doctor/edge.py", "websockets"): "the installation's own address, as outbound resolves it",
     ("apps/accounts/people/single_sign_on.py", "requests"): "a session whose only adapter is the way out",

@@ -29,6 +29,8 @@ from apps.optional.comparing import comparing
 from apps.optional.comparing.comparing import Answerer
 from apps.optional.comparing.models import Comparison
 from apps.optional.evaluations.models import Evaluation, Example
+from apps.optional.knowledge.collections import save as save_collection
+from apps.optional.knowledge.models import Collection
 from apps.optional.memory.models import MemoryEntry
 from apps.optional.projects.models import Project
 from apps.optional.projects.projects import save as save_project
@@ -191,6 +193,7 @@ MAKERS: dict[type[Model], Callable[[Place], Model]] = {
         channel_id=place.ids["chat_channel"], user=place.owner, external_id=uuid.uuid4().hex
     ),
     Checkup: lambda place: _remote(place).agent.checkup,
+    Collection: lambda place: save_collection(place.principal, Collection(name=f"Collection {uuid.uuid4()}")),
     Comparison: _comparison,
     Context: _session,
     Credential: _credential,

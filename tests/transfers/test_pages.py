@@ -133,6 +133,7 @@ IN_THE_EXPORT = {
     "memory.personalinstructions.owner": "memory.json",
     "memory.agentmemory.owner": "memory.json",
     "projects.project.owner": "projects.json",
+    "knowledge.collection.owner": "collections.json",
     "prompts.prompt.owner": "prompts.json",
     "comparing.comparison.owner": "comparisons.json",
     "chats.chatchannel.owner": "chats.json",

@@ -23,6 +23,7 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.errors import Kind, Refusal
 from apps.accounts.models import ApiKey, Invitation, Membership, User, Workspace, person_of
+from apps.accounts.permissions import Role
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
 from apps.accounts.resources import Act, Resource
@@ -30,6 +31,7 @@ from parley.db.sql import write_transaction
 from parley.registry import added
 
 NAMELESS = "Deleted account"
+HEIRS = [Role.OWNER, Role.MANAGER, Role.MEMBER]  # who takes over first; viewers take nothing over
 
 
 class LastOperator(Refusal):
@@ -76,6 +78,15 @@ class Person:
     addresses: frozenset[str]
     pseudonym: str
     workspaces: frozenset[int]
+
+    def heir_in(self, workspace: int) -> User | None:
+        """Who takes over what the person shared with a workspace; None: nobody is left there, or it ends, too."""
+        if workspace in self.workspaces:
+            return None
+        others = Membership.objects.filter(workspace=workspace, user__is_active=True, role__in=HEIRS)
+        found = others.exclude(user=self.row).select_related("user")
+        first = min(found, key=lambda one: (HEIRS.index(Role(one.role)), one.created_at), default=None)
+        return first.user if first else None
 
     def rename_in(self, rows: QuerySet[Any], *fields: str) -> None:
         """Put the pseudonym in the place of the address in these texts."""

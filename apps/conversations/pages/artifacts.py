@@ -304,7 +304,7 @@ OPENABLE_TYPES = (*PICTURE_TYPES, PDF_TYPE, "text/html", "text/plain")
 @reader_view
 def message_file(request: HttpRequest, session: uuid.UUID, index: int, number: int) -> HttpResponseBase:
     said = lineage.messages(session_or_404(request, session)).filter(index=index).first()
-    return _file_response(request, parts.part_at(said.parts if said else [], number))
+    return part_response(request, parts.part_at(said.parts if said else [], number))
 
 
 @reader_view
@@ -315,7 +315,7 @@ def artifact_file(
     context = session_or_404(request, session)
     found = artifact_or_404(context, task, artifact)
     siblings = lineage.artifacts(context).filter(task=task)
-    response = _file_response(request, parts.part_at(parts.pieces_joined(found.parts), number), str(found), siblings)
+    response = part_response(request, parts.part_at(parts.pieces_joined(found.parts), number), str(found), siblings)
     if found.until is not None:
         response["Cache-Control"] = "private, no-store"  # a later turn may make it again
     return response
@@ -339,7 +339,7 @@ def believed_type(part: JSON) -> str:
     return said if "url" in part else parts.verified_media_type(said, blobs.head_of(part, parts.HEAD_BYTES))
 
 
-def _file_response(
+def part_response(
     request: HttpRequest, part: JSON, name: str = "", siblings: Iterable[Artifact] = ()
 ) -> HttpResponseBase:
     media_type = believed_type(part)

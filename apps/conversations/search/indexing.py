@@ -216,23 +216,24 @@ def _first_words(text: str) -> tuple[list[str], int]:
     return found, len(text)
 
 
-def words_of(text: str, owner: int, vendor: str) -> str:
-    """The `words` of an entry with this text, in a database of this vendor."""
-    return words_value(_first_words(text)[0], owner, vendor)
+def words_of(text: str, group: object, vendor: str = "") -> str:
+    """The value of a `WordsField` for this text, in a database of this vendor."""
+    return words_value(_first_words(text)[0], group, vendor)
 
 
-def words_value(found: list[str], owner: int, vendor: str = "") -> str:
+def words_value(found: list[str], group: object, vendor: str = "") -> str:
     if (vendor or connection.vendor) != "postgresql":
         return " ".join(found)
-    places = {owner_mark(owner): f"'{owner_mark(owner)}'"}
+    mark = group_mark(group)
+    places = {mark: f"'{mark}'"}
     for place, word in enumerate(found, start=1):
         places[word] = f"{places[word]},{place}" if word in places else f"'{word}':{place}"
     return " ".join(places.values())
 
 
-def owner_mark(owner: int) -> str:
-    """A word that nobody can write. With it the index finds one owner's entries."""
-    return f"@{owner}"
+def group_mark(group: object) -> str:
+    """A word that nobody can write. With it the index finds the rows of one group, such as an owner's entries."""
+    return f"@{group}".replace("-", "")
 
 
 def lock_indexed(contexts: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.db import models
@@ -14,7 +15,22 @@ from apps.record.models import Context
 
 
 class WordsField(models.Field):  # type: ignore[type-arg]
-    """The words of a text in order: a tsvector on PostgreSQL, on SQLite the text for FTS5 (`indexing.words_value`)."""
+    """The words of a text in order: a tsvector on PostgreSQL, on SQLite the text for FTS5 (`indexing.words_value`).
+
+    `texts` names the fields with the text, and `group` the field by whose value the index finds a group of rows.
+    """
+
+    def __init__(self, *args: Any, texts: Sequence[str] = ("text",), group: str = "owner", **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.texts, self.group = tuple(texts), group
+
+    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
+        name, path, values, options = super().deconstruct()
+        if self.texts != ("text",):
+            options["texts"] = self.texts
+        if self.group != "owner":
+            options["group"] = self.group
+        return name, path, values, options
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return "tsvector" if connection.vendor == "postgresql" else "text"

@@ -219,7 +219,7 @@ def _matching_entries(principal: Principal, query: Query) -> QuerySet[Any]:
     if not query or principal.user_id is None:
         return found.none()
     if connection.vendor == "postgresql":
-        own = f"'{indexing.owner_mark(principal.user_id)}' & {query.for_postgresql()}"
+        own = f"'{indexing.group_mark(principal.user_id)}' & {query.for_postgresql()}"
         score = RawSQL(
             "round(ts_rank(search_searchentry.words, %s::tsquery, 1) * 10000)::int", [query.for_postgresql()]
         )

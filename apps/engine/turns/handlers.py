@@ -17,6 +17,7 @@ import logging
 import sys
 import threading
 import traceback
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -40,6 +41,7 @@ from agentkit import (
     HandlerError,
     Message,
     Outcome,
+    Passage,
     ResponseType,
     SkillHandler,
     TaskContext,
@@ -48,10 +50,14 @@ from agentkit import (
     needs_thread,
     runner,
 )
+from agentkit.content.passages import Search, search_nothing
 from agentkit.errors import HostSignal
 from agentkit.runner import constant_response_type, contained, interrupt
+from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine.turns.assignment import Assignment, ReleaseSlot
+from parley import db
+from parley.registry import added
 from parley.telemetry import logs
 
 log = logging.getLogger("parley.engine")
@@ -273,6 +279,20 @@ async def answer(agent: Agent, message: Message, **arguments: Any) -> Answer:
     """Let the agent's handler answer with a message; `arguments` as in `agentkit.answer`."""
     with contained():
         return await _call(agentkit.answer, agent, message, **arguments)
+
+
+def search_of(agent: Agent, project: uuid.UUID | None, find_principal: Callable[[], Principal]) -> Search:
+    """What `task.search` asks, for an agent in a session of this project. `find_principal`: who asks; it may query."""
+    search = added.get("knowledge_search")
+    if search is None:
+        return search_nothing
+
+    async def find(query: str, limit: int) -> list[Passage]:
+        principal = await db.run(find_principal)
+        found: list[Passage] = await search(principal, agent.pk, project, query, limit)
+        return found
+
+    return find
 
 
 async def _call[T](method: Callable[..., Awaitable[T]], agent: Agent, *arguments: Any, **named: Any) -> T:

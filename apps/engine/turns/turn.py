@@ -36,9 +36,11 @@ from agentkit import (
     TaskContext,
 )
 from agentkit.clients import CLIENT
+from agentkit.content.passages import Search
 from agentkit.context import bookmarks
 from agentkit.errors import Escaped
 from agentkit.runner import contained
+from apps.accounts.principals import Principal
 from apps.agents import versions
 from apps.agents.models import USUAL_SECONDS, Agent, in_words
 from apps.engine import cancel, finish
@@ -151,6 +153,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         caller=owner.short_name if owner else None,
         emit=recorder.emit,
         lend=partial(added["credential_lender"], assignment),
+        find=_search_of(assignment),
         delegate=calls,
         effects=TaskEffects(assignment, recorder),
         approvals=TurnApprovals(assignment, recorder),
@@ -160,6 +163,16 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         client=_client_of(assignment),
         **told_to_handler(assignment.told),
     )
+
+
+def _search_of(assignment: Assignment) -> Search:
+    task = assignment.task
+    return handlers.search_of(assignment.agent, task.context.project, partial(_asker, task))
+
+
+def _asker(task: Task) -> Principal:
+    """The task's owner, with their present role."""
+    return task.owner.principal_in(task.workspace_id) if task.owner else principal_of(task)
 
 
 def _client_of(assignment: Assignment) -> Client:
@@ -205,7 +218,7 @@ async def _run_agent(
                     if calls.is_used or not await hand_to_fallback(assignment, calls.recorder, task):
                         raise
                 session = dataclasses.replace(task.session, options=assignment.options)
-                task = dataclasses.replace(task, skill=assignment.skill, session=session)
+                task = dataclasses.replace(task, skill=assignment.skill, session=session, find=_search_of(assignment))
     except (LeaseLost, RecordLost):
         raise
     except Suspended as suspended:

@@ -29,6 +29,7 @@ CHECKS = [
     Check("database connections", database.connections_left, needs=["migrations"]),
     Check("database clock", database.database_clock, needs=["database"]),
     Check("stored secrets", database.stored_secrets, needs=["migrations"]),
+    Check("vectors", database.vectors, needs=["database"]),
     Check("broker", connections.broker),
     Check("channel layer", connections.channel_layer),
     Check("workers", database.workers, needs=["migrations"], watch=NO_WORKER),

@@ -88,6 +88,22 @@ def stored_secrets(_: Patient) -> Finding:
     return ok("MASTER_KEY decrypts the stored secrets.")
 
 
+def vectors(_: Patient) -> Finding:
+    """Can the database keep what EMBEDDING_MODEL says of passages of knowledge?"""
+    if not settings.EMBEDDING_MODEL:
+        return ok("EMBEDDING_MODEL is not set: words alone are compared.")
+    if connection.vendor != "postgresql":
+        return ok("SQLite keeps vectors, and compares them one by one.")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT installed_version, default_version FROM pg_available_extensions WHERE name = 'vector'")
+        installed, offered = cursor.fetchone() or (None, None)
+    version = installed or offered or ""
+    if tuple(int(number) for number in version.split(".")[:2] if number.isdecimal()) >= (0, 7):
+        return ok(f"pgvector {version} keeps vectors.")
+    text = f"pgvector {version} is too old." if version else "The database server has no pgvector."
+    return warning(f"{text} Knowledge is searched by words alone.", "Install pgvector 0.8 on the database server.")
+
+
 def database_clock(_: Patient) -> Finding:
     """Leases go by the database's clock, and pages by this machine's."""
     before = time.time()

@@ -69,7 +69,7 @@ class Table:
         return [one for one in self.model._meta.local_concrete_fields if not isinstance(one, WordsField)]
 
     @cached_property
-    def derived(self) -> list[models.Field[Any, Any]]:
+    def derived(self) -> list[WordsField]:
         return [one for one in self.model._meta.local_concrete_fields if isinstance(one, WordsField)]
 
     @property
@@ -106,10 +106,13 @@ class Table:
             if (decode := _decoder(field, database)) is not None
         ]
         place_of = {field.name: place for place, field in enumerate(self.fields)}
-        text, owner = (place_of.get(name, 0) for name in ("text", "owner"))  # of what words are derived from
+        derived = [([place_of[name] for name in one.texts], place_of[one.group]) for one in self.derived]
 
         def make(row: Row) -> Sequence[Any]:
-            words = [indexing.words_of(row[text], row[owner], database.vendor)] if self.derived else []
+            words = [
+                indexing.words_of("\n".join(row[place] for place in texts), row[group], database.vendor)
+                for texts, group in derived
+            ]
             for place, decode in decoders:
                 if row[place] is not None:
                     row[place] = decode(row[place])

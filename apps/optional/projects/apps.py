@@ -5,7 +5,7 @@ class ProjectsConfig(ParleyApp):
     verbose_name = "Projects"
     links = {"web:projects": ("Projects", "folder")}
     session_project = "projects.session_project"
-    session_projects = "projects.session_projects"
+    visible_projects = "projects.visible_projects"
     turn_briefings = {"project": "projects.BRIEFING"}
     account_erasers = ["forgetting.forget_person"]
     personal_data = ["forgetting.personal_data"]

@@ -13,7 +13,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, Resource
 from apps.conversations.public_links.downloads import file_response, resumable_response
 from apps.optional.projects.models import Project, ProjectFile
-from apps.optional.projects.projects import check_editable
+from apps.optional.projects.projects import announce, check_editable
 from apps.record.content import blobs
 from apps.record.content.parts import media_type_of, safe_file_name, size_of
 from apps.record.errors import InvalidParams, UnsupportedOperation
@@ -70,6 +70,7 @@ def _release(project: Project, files: list[ProjectFile]) -> None:
 
 def _record_change(principal: Principal, project: Project, **details: str) -> None:
     project.save(update_fields=["updated_at"])
+    announce(project)
     audit.record(
         AuditAction.PROJECT_CHANGED,
         actor=principal,

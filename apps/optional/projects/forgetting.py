@@ -7,13 +7,11 @@ from typing import Any
 
 from django.db.models import Q
 
-from apps.accounts.models import Membership, User
+from apps.accounts.models import User
 from apps.accounts.people.erasure import Person
-from apps.accounts.permissions import Role
 from apps.optional.projects.models import Project
-from apps.optional.projects.projects import delete
+from apps.optional.projects.projects import announce, delete
 
-RANK = [Role.OWNER, Role.MANAGER, Role.MEMBER]  # who takes over first; viewers take nothing over
 SWEPT_AT_ONCE = 200
 FIELDS = ("id", "name", "instructions", "agent__slug", "options", "is_shared", "workspace__name", "created_at")
 
@@ -22,20 +20,13 @@ def forget_person(person: Person) -> None:
     """Hand over what others work in, and delete the rest with its files (`account_erasers`)."""
     ending = Q(owner=person.row) | Q(workspace__in=person.workspaces)
     for project in Project.objects.filter(ending).order_by("pk"):
-        heir = _heir_of(project, person)
+        heir = person.heir_in(project.workspace_id) if project.is_shared else None
         if heir is None:
             delete(project)
         else:
-            Project.objects.filter(pk=project.pk).update(owner=heir)
-
-
-def _heir_of(project: Project, person: Person) -> int | None:
-    """Who owns a shared project from now on."""
-    if not project.is_shared or project.workspace_id in person.workspaces:
-        return None
-    others = Membership.objects.filter(workspace=project.workspace_id, user__is_active=True, role__in=RANK)
-    found = sorted(others.exclude(user=person.row), key=lambda one: (RANK.index(Role(one.role)), one.created_at))
-    return found[0].user_id if found else None
+            project.owner = heir
+            project.save(update_fields=["owner"])
+            announce(project)
 
 
 def sweep() -> int:

@@ -11,12 +11,11 @@ from django.utils import timezone
 
 from apps.accounts.errors import NotFound
 from apps.accounts.models import Workspace
-from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record.events import JSON
-from apps.record.reading.visibility import seen_by
+from apps.record.reading.visibility import may_edit, may_run, seen_by
 
 MAX_INSTRUCTIONS = 20_000  # characters
 
@@ -72,15 +71,12 @@ class Project(models.Model):
         return self.name
 
     def is_run_by(self, principal: Principal) -> bool:
-        """Whether the caller may share and delete it: its owner, and of a shared one those who manage the workspace."""
-        return principal.owns(self.owner_id, self.workspace_id) or (
-            self.is_shared and self.workspace_id == principal.workspace_id and principal.can(Permission.SETTINGS)
-        )
+        """Whether the caller may share and delete it."""
+        return may_run(principal, self.owner_id, self.workspace_id, self.is_shared)
 
     def is_edited_by(self, principal: Principal) -> bool:
-        """Whether the caller may change what agents are told: also members who may edit agents and plans."""
-        shares = self.is_shared and self.workspace_id == principal.workspace_id
-        return self.is_run_by(principal) or (shares and principal.can(Permission.BUILD))
+        """Whether the caller may change what agents are told."""
+        return may_edit(principal, self.owner_id, self.workspace_id, self.is_shared)
 
 
 class ProjectFileQuerySet(VisibleQuerySet["ProjectFile"]):

@@ -33,6 +33,7 @@ from apps.record.projects import project_of
 from apps.record.reading.lookup import find_own_session
 from apps.web.resources import MOST_SHOWN, Pages, ResourceForm, do, words_of
 from apps.web.shell import as_reader, page, principal_of, reader_view
+from parley.registry import added
 
 SESSIONS_SHOWN = 100
 
@@ -54,6 +55,7 @@ def _context(request: HttpRequest, project: Project) -> dict[str, Any]:
         "is_own": project.owner_id == principal.user_id,
         "sessions": list(sessions[:SESSIONS_SHOWN]),
         "files": list(project.files.order_by("name")),
+        "file_parts": [part(principal, project.pk) for part in added["project_parts"]],
         "may_write": principal.can(Permission.SEND),
         "agent": _agent(request, project),
         "project": project,

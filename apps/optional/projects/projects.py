@@ -14,13 +14,13 @@ from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.resources import Act, NotNeeded, Resource, save_own
 from apps.agents import options as agent_options
-from apps.optional.projects.models import Project
+from apps.optional.projects.models import Project, ProjectQuerySet
 from apps.record.briefings import Asked, Briefing
 from apps.record.content import blobs
 from apps.record.content.parts import is_blank
 from apps.record.errors import InvalidFields, Kind, Refusal, UnsupportedOperation
 from apps.record.events import JSON
-from apps.record.projects import SessionProject, project_of
+from apps.record.projects import ProjectFiles, SessionProject, announce_files, project_of
 from parley.db.sql import write_transaction
 
 MOST_PROJECTS = 200  # of one person in a workspace
@@ -57,6 +57,7 @@ def save(principal: Principal, project: Project) -> Project:
                 raise TooManyProjects
         saved = save_own(principal, project)
         _record(AuditAction.PROJECT_CREATED if is_new else AuditAction.PROJECT_CHANGED, saved, principal)
+        announce(saved)
     return saved
 
 
@@ -106,10 +107,22 @@ def delete(project: Project, principal: Principal | None = None) -> Project:
         blobs.release_uses(project.workspace_id, parts)
         if principal is not None:
             _record(AuditAction.PROJECT_DELETED, project, principal)
+        announce(project, is_over=True)
         project.delete()
         digests = [*blobs.stored_files(parts)]
         transaction.on_commit(lambda: blobs.delete_unused(digests), robust=True)
     return project
+
+
+def announce(project: Project, *, is_over: bool = False) -> None:
+    """Tell apps that search projects' files what it has now, in the transaction that changes it."""
+    parts = None if is_over else [one.part for one in project.files.order_by("name")]
+    announce_files(ProjectFiles(project.pk, project.name, project.owner_id, project.workspace_id, parts))
+
+
+def visible_projects(principal: Principal) -> ProjectQuerySet:
+    """The hook of that name."""
+    return Project.objects.visible_to(principal)
 
 
 SHARE = Act[Project](
@@ -132,11 +145,6 @@ DELETE = Act[Project](
     icon="delete",
 )  # fmt: skip
 PROJECTS = Resource("projects", "project", Project, save, (SHARE, UNSHARE, DELETE), ("agent",))
-
-
-def session_projects(principal: Principal) -> list[tuple[uuid.UUID, str]]:
-    """For `record.projects`: those that the person sees, by name."""
-    return list(Project.objects.visible_to(principal).order_by("name", "pk").values_list("pk", "name"))
 
 
 def session_project(principal: Principal, key: uuid.UUID) -> SessionProject | None:

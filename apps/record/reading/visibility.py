@@ -32,6 +32,20 @@ def is_seen(principal: Principal, owner: int | None, workspace: int, is_shared: 
     return principal.owns(owner, workspace) or (is_shared and workspace == shared_workspace(principal))
 
 
+def may_run(principal: Principal, owner: int | None, workspace: int, is_shared: bool) -> bool:
+    """Whether the caller may share and delete what has these values: its owner, and of what is shared also those who
+    manage the workspace.
+    """
+    manages = is_shared and workspace == principal.workspace_id and principal.can(Permission.SETTINGS)
+    return principal.owns(owner, workspace) or manages
+
+
+def may_edit(principal: Principal, owner: int | None, workspace: int, is_shared: bool) -> bool:
+    """Whether the caller may change what agents are told: also members who may edit agents and plans."""
+    builds = is_shared and workspace == principal.workspace_id and principal.can(Permission.BUILD)
+    return builds or may_run(principal, owner, workspace, is_shared)
+
+
 OWN_SQL = "context.owner_id = %s AND context.workspace_id = %s"
 """A known caller's own: their id and workspace."""
 SHARED_SQL = "context.is_shared AND context.workspace_id = %s"

@@ -9,7 +9,7 @@ from agentkit.llm.agents import MODEL_WISHES, LlmFunction, LlmWorker, skill_by_m
 from agentkit.llm.models import NoModel, Scripted, Surroundings, has_model, scripted, use_models, use_surroundings
 from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.llm.scripting import Asked, Returned, UseTool
-from agentkit.llm.tools import AgentTool, McpServer
+from agentkit.llm.tools import AgentTool, McpServer, search_knowledge
 from agentkit.selecting import by_model
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "from_model_messages",
     "has_model",
     "scripted",
+    "search_knowledge",
     "skill_by_model",
     "to_model_messages",
     "use_models",

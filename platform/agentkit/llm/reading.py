@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit.content.messages import File
 from agentkit.content.zips import Zip
@@ -34,7 +34,6 @@ FILE_CHARACTERS = 100_000
 READ_BYTES = 32 * 1024 * 1024  # of one file
 UNPACKED_BYTES = 16 * 1024 * 1024  # of one part of an office document
 DOCUMENT_PARTS = 10_000  # files in an office document
-PDF_PAGES = 500
 PAGE_BYTES = 2 * 1024 * 1024  # drawing instructions of a page of a PDF
 SECONDS = 20.0  # for one file
 PICTURES_AND_SOUNDS = re.compile(r"(image(?!/svg)|audio|video|font)/")
@@ -61,12 +60,33 @@ def file_text(file: File) -> FileText:
         raise NoText(NOTHING)
     if (file.size or 0) > READ_BYTES:
         raise NoText(TOO_LARGE)
-    extract = DOCUMENTS.get(essence.strip())
-    if extract is None:
+    if essence.strip() not in DOCUMENTS:
         charset = re.search(r"charset=\"?([\w.-]+)", parameters)
         return FileText(decoded(file.read(), charset[1] if charset else ""))
+    return _bounded(document_lines(essence.strip(), file.read()))
+
+
+class Line(NamedTuple):
+    """A line of a document: a paragraph, a row, or what is on a page.
+
+    Attributes:
+        label: where it is, such as "Page 3", "Slide 2" or "Sheet Depths"; "" in a text document.
+        page: its number, from 1; None for other documents than PDFs.
+        headings: those above it, the outermost first.
+        cells: of a row, whose text has tabs between them.
+    """
+
+    text: str
+    label: str = ""
+    page: int | None = None
+    headings: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+
+
+def document_lines(media_type: str, content: bytes) -> Iterator[Line]:
+    """The lines of a document of one of the types in `DOCUMENTS`. Raises NoText."""
     try:
-        return _bounded(extract(file.read()))
+        yield from DOCUMENTS[media_type](content)
     except (NoText, MemoryError):
         raise
     except ImportError:
@@ -75,14 +95,17 @@ def file_text(file: File) -> FileText:
         raise NoText("It is damaged, or protected by a password.") from None
 
 
-def _bounded(pieces: Iterable[str]) -> FileText:
-    until, length, found, is_whole = time.monotonic() + SECONDS, 0, [], True
-    for piece in pieces:
+def _bounded(lines: Iterable[Line]) -> FileText:
+    until, length, found, is_whole, label = time.monotonic() + SECONDS, 0, list[str](), True, ""
+    for line in lines:
         if length > FILE_CHARACTERS or time.monotonic() > until:
             is_whole = False
             break
-        found.append(piece)
-        length += len(piece)
+        if line.label and line.label != label:
+            found.append(f"\n[{line.label}]\n")
+            label = line.label
+        found.append(f"{line.text}\n")
+        length += len(line.text) + 1
     text = "".join(found).strip()
     if not text:
         raise NoText("No text was found in it.")
@@ -133,48 +156,75 @@ def _utf_16(sample: bytes) -> str:
 # Documents
 
 
-def _pdf(content: bytes) -> Iterator[str]:
+def _pdf(content: bytes) -> Iterator[Line]:
     library: Any = importlib.import_module("pypdf")
-    pages = library.PdfReader(io.BytesIO(content)).pages
-    for number in range(min(len(pages), PDF_PAGES)):
-        page = pages[number]
+    for number, page in enumerate(library.PdfReader(io.BytesIO(content)).pages, start=1):
         drawn = page.get_contents()
         is_small = drawn is not None and len(drawn.get_data()) <= PAGE_BYTES
         text = page.extract_text().strip() if is_small else ""
-        yield f"[Page {number + 1}]\n{text}\n\n" if text else ""
+        yield Line(text, f"Page {number}" if text else "", number)
 
 
-def _docx(content: bytes) -> Iterator[str]:
-    for name, element in _elements(_opened(content), "word/document.xml"):
+def _docx(content: bytes) -> Iterator[Line]:
+    archive = _opened(content)
+    levels, headings, said, level = _heading_levels(archive), dict[int, str](), list[str](), 0
+    for name, element in _elements(archive, "word/document.xml"):
         match name:
             case "t":
-                yield element.text or ""
-            case "tab":
-                yield "\t"
-            case "p" | "br" | "tr":
-                yield "\n"
-            case "tc":
-                yield "\t"
+                said.append(element.text or "")
+            case "tab" | "tc":
+                said.append("\t")
+            case "br":
+                said.append("\n")
+            case "pStyle":
+                level = levels.get(_attribute(element, "val"), 0)
+            case "p" if _local(element.getparent()) == "tc":  # a row is a line
+                said.append(" ")
+            case "p" | "tr":
+                text = "".join(said).strip()
+                if level and text:
+                    headings = {one: above for one, above in headings.items() if one < level} | {level: text}
+                yield Line(text, headings=tuple(headings.values()))
+                said, level = [], 0
+    yield Line("".join(said).strip(), headings=tuple(headings.values()))
 
 
-def _pptx(content: bytes) -> Iterator[str]:
+def _heading_levels(archive: Zip) -> dict[str, int]:
+    """The levels of headings by the ids of their styles, which are in the language of who wrote the document."""
+    path, found, style = "word/styles.xml", dict[str, int](), ""
+    for name, element in _elements(archive, path) if path in archive.entries else ():
+        if name == "name":
+            style = _attribute(element, "val").lower()
+        elif name == "style" and (level := re.fullmatch(r"title|heading ([1-6])", style)):
+            found[_attribute(element, "styleId")] = int(level[1] or 1)
+    return found
+
+
+def _attribute(element: Any, wanted: str) -> str:
+    """An attribute, whatever its namespace; "" if it is not there."""
+    return next((value for name, value in element.items() if name.rpartition("}")[2] == wanted), "")
+
+
+def _pptx(content: bytes) -> Iterator[Line]:
     archive = _opened(content)
     for number, path in sorted(_numbered(archive, r"ppt/slides/slide(\d+)\.xml")):
-        yield f"\n[Slide {number}]\n"
+        said: list[str] = []
         for name, element in _elements(archive, path):
             if name in ("t", "p", "br"):
-                yield (element.text or "") if name == "t" else "\n"
+                said.append((element.text or "") if name == "t" else "\n")
+        yield Line("".join(said).strip(), f"Slide {number}")
 
 
-def _xlsx(content: bytes) -> Iterator[str]:
+def _xlsx(content: bytes) -> Iterator[Line]:
     archive = _opened(content)
     shared = _shared_texts(archive)
     names = [one.get("name", "") for name, one in _elements(archive, "xl/workbook.xml") if name == "sheet"]
     for number, path in sorted(_numbered(archive, r"xl/worksheets/sheet(\d+)\.xml")):
-        yield f"\n[Sheet {names[number - 1] if number <= len(names) else number}]\n"
+        label = f"Sheet {names[number - 1] if number <= len(names) else number}"
         for name, row in _elements(archive, path):
             if name == "row":
-                yield "\t".join(_cell(cell, shared) for cell in row) + "\n"
+                cells = tuple(_cell(cell, shared) for cell in row)
+                yield Line("\t".join(cells), label, cells=cells)
                 row.clear()
 
 
@@ -217,7 +267,7 @@ def _local(element: Any) -> str:
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
-DOCUMENTS: dict[str, Callable[[bytes], Iterator[str]]] = {PDF: _pdf, DOCX: _docx, XLSX: _xlsx, PPTX: _pptx}
+DOCUMENTS: dict[str, Callable[[bytes], Iterator[Line]]] = {PDF: _pdf, DOCX: _docx, XLSX: _xlsx, PPTX: _pptx}
 
 # Models that see
 

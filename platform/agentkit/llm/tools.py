@@ -1,4 +1,4 @@
-"""A worker's tools besides Python functions: other agents and MCP servers."""
+"""A worker's tools: other agents, MCP servers, and searching what people gave the agent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agentkit.context import TaskContext
 from agentkit.errors import HandlerError
-from agentkit.tools import ToolFunction
+from agentkit.tools import ToolFunction, tool
 
 MAX_NAME_LENGTH = 64
 """Characters of a tool's name that OpenAI's API takes."""
@@ -67,3 +68,39 @@ class McpServer:
 
 
 type Tool = ToolFunction | AgentTool | McpServer
+
+
+# Knowledge
+
+SEARCH = """Search the files and pages that people gave you. Do it before you answer what they may tell.
+
+Ask one question at a time, with the words that its answer would have. If nothing fits, search again in other words.
+After each statement that you take from a passage, put the link that stands above the passage, unchanged, such as
+[1](/knowledge/passages/0a1b2c3d4e "handbook.pdf, page 3"). Never make up such a link. If no passage has the answer, say
+so."""
+NOTHING_FOUND = "No passage fits. Try other words, or say that there is nothing about it."
+FOUND = 5  # passages at once
+
+
+def search_tool(named: Sequence[str] = ()) -> ToolFunction:
+    """The tool. `named`: what can be searched, a line each, for its description."""
+    places = "\n".join(["You can search:", *named]) if named else ""
+
+    @tool(name="search_knowledge", description=f"{SEARCH}\n{places}".strip(), from_outside=True)
+    async def search_knowledge(task: TaskContext, query: str) -> str:
+        told = []
+        for one in await task.find(query, FOUND):
+            under = f"\nUnder the heading {one.heading}" if one.heading else ""
+            told.append(f"{task.cite(one)}{under}\n{one.text}")
+        return "\n\n".join(told) or NOTHING_FOUND
+
+    return search_knowledge
+
+
+search_knowledge = search_tool()
+"""A tool by which the model of an `LlmWorker` searches what people gave the agent (`task.search`), and can cite it.
+
+    helper = LlmWorker("You answer questions about the handbook.", [search_knowledge])
+
+Agents without code have it where there is something to search.
+"""
