@@ -32,6 +32,7 @@ MOST_FOUND = 20
 MAX_QUERY_LENGTH = 2_000  # characters
 MOST_WORDS = 24  # of a query
 MOST_COLLECTIONS = 500  # in one search
+SPARE = 3  # so many times as many are read as are asked for, since some have the same text
 FUSION = 60  # how much a rank counts: the usual constant
 MODEL_SECONDS = 2.0  # for the vector of a query
 AWAY_SECONDS = 30.0
@@ -204,6 +205,7 @@ def _all_of(words: Sequence[str]) -> str:
 def _read(scored: list[Scored], places: dict[uuid.UUID, int], limit: int) -> list[Found]:
     """The passages of the best scores. The same text is given once."""
     rows = Passage.objects.filter(collection__in=places).select_related("source", "collection").defer("words")
+    scored = scored[: limit * SPARE]
     passages = rows.in_bulk([one.passage for one in scored])
     found: dict[str, Found] = {}
     for passage, score in scored:
