@@ -102,7 +102,7 @@ def _context(request: HttpRequest, schedule: Schedule) -> dict[str, Any]:
     newest = runs.select_related("task__agent").order_by("-due_at")[:RUNS_SHOWN]
     principal = principal_of(request)
     about: dict[str, Any] = {"next_runs": schedules.next_times(schedule), "runs": newest}
-    about["session"] = Context.objects.visible_to(principal).filter(pk=schedule.session).first()
+    about["session"] = Context.objects.find_or_none(principal, schedule.session) if schedule.session else None
     about["project"] = find_project(principal, schedule.project) if schedule.project else None
     return about
 
