@@ -58,14 +58,31 @@ def make_project(page, folder):
 
 
 def ask_about_files(page, model):
-    """The place for a step with a citation: its link opens the passage of a file."""
-    model.replies = [says("At most 900 euros, in May.")]
+    """The answer cites a file, and the citation opens at the passage."""
+    wait(page, lambda: is_read(page), "agents can search the files")
+    model.replies = [calls(("search_knowledge", {"query": "How many euros?"})), cites]
     say(page, "What may it cost?")
     page.wait_for_url(SESSION)
     heard(page, "At most 900 euros, in May.")
     settled(page)
     told = " ".join(str(content) for role, content in model.said() if role == "system")
     assert all(words in told for words in ("Prices are in euros.", "At most 900 euros.", "In May."))
+    with page.expect_popup() as opened:
+        messages(page).last.get_by_role("link", name="Source 1: budget.txt").click()
+    expect(opened.value.locator("mark")).to_have_text("At most 900 euros.")
+    opened.value.close()
+
+
+def is_read(page):
+    page.reload()
+    searched = page.locator("p", has=page.get_by_role("link", name="Agents search these files"))
+    return searched.count() and "being read" not in searched.inner_text()
+
+
+async def cites(asking):
+    """Copies the link that the tool gave with the passage."""
+    link = re.search(r'\[1\]\(\S+ "budget.txt"\)', asking.body["messages"][-1]["content"])
+    await says(f"At most 900 euros, in May. {link[0]}")(asking)
 
 
 def correct_memory(page, model):
