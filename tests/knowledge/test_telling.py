@@ -5,7 +5,7 @@ import pytest
 from apps.agents.definitions import Definition
 from apps.agents.registration import register_hosted, register_model
 from apps.conversations.sessions import commands
-from apps.engine.send import answer_with_message
+from apps.engine.send import BY_MESSAGE, answer_with_message
 from apps.optional.knowledge.models import AgentCollection, Collection, Passage
 from apps.optional.projects import projects
 from apps.optional.projects.models import Project
@@ -51,7 +51,7 @@ async def test_handler_finds_for_who_sees_the_collection(ada, bob, handbook, lea
 async def test_answer_without_a_task_finds_too(ada, handbook, leave, said):
     agent = await db.run(register_hosted, "answerer", "tests.knowledge.agents:Answerer")
     await db.run(given, agent, handbook)
-    sent = await answer_with_message(ada.principal, agent, said(QUESTION))
+    sent = await answer_with_message(ada.principal, agent, said(QUESTION), BY_MESSAGE)
     assert leave in str(sent.answer)
 
 

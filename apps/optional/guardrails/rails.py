@@ -92,10 +92,10 @@ def _check_agents(principal: Principal, rail: Guardrail) -> None:
 
 
 def _audit(action: AuditAction, rail: Guardrail, principal: Principal) -> None:
-    """Without words, patterns and questions, which say what a workspace hides."""
+    """Without its name, words, patterns and questions, which say what a workspace hides."""
     details: JSON = {"direction": rail.direction, "looks_for": rail.check_kind, "action": rail.action}
     details |= {"agents": rail.agents, "on": rail.is_on, "only_watch": rail.only_watch}
-    audit.record(action, actor=principal, object=rail, workspace=rail.workspace_id, details=details)
+    audit.record(action, actor=principal, object=audit.row_subject(rail), workspace=rail.workspace_id, details=details)
 
 
 def _switch(rail: Guardrail, principal: Principal, *, is_on: bool) -> Guardrail:
