@@ -30,7 +30,7 @@ from tests.archive.archiving import had_a_long_talk, put_away
 from tests.working import begin, end
 
 SECRET = "the secret of a mailbox"
-LEFT_OUT = {"sessions.Session", "search.SearchWords", "housekeeping.Backup"}
+LEFT_OUT = {"sessions.Session", "search.SearchWords", "knowledge.PassageWords", "housekeeping.Backup"}
 
 
 def fill(ada: User, echo: Agent, said: Any) -> str:

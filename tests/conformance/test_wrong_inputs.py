@@ -16,6 +16,7 @@ from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import register_hosted
 from apps.conversations.search.models import Indexed, SearchEntry, SearchWords
 from apps.housekeeping.models import PeriodicJob, ServerProcess
+from apps.optional.knowledge.models import PassageWords
 from apps.record.models import Context
 from parley import db
 from parley.asgi import application
@@ -34,7 +35,7 @@ DOMAIN = "a2a-protocol.org"
 
 Scene = dict[str, str]
 
-FROM_BEHIND = (AgentStats, AuditEntry, Indexed, PeriodicJob, SearchEntry, SearchWords, ServerProcess)
+FROM_BEHIND = (AgentStats, AuditEntry, Indexed, PassageWords, PeriodicJob, SearchEntry, SearchWords, ServerProcess)
 
 
 @pytest.fixture

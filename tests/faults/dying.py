@@ -58,7 +58,7 @@ STARTING = [
     ("apps.automation.schedules._claim", "after"),
     ("apps.automation.targets.accept_and_publish", "before"),
     ("apps.automation.targets.accept_and_publish", "after"),
-    ("apps.automation.schedules._settle", "after"),
+    ("apps.automation.schedules._start", "after"),
 ]
 
 
