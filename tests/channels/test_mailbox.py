@@ -108,6 +108,15 @@ async def test_unusable_letters_are_refused_with_note(channel, server):
     assert "<good@elsewhere.example>" in await taken()
 
 
+async def test_deeply_nested_letter_stops_no_mailbox(channel, server):
+    await look()
+    nested = server.add(b"Message-ID: " + b"(" * 2_000 + b"\n\nhello")
+    server.add(letter("good"))
+    await look()
+    assert "cannot be read" in (await ChatEvent.objects.aget(event_id=f"uid 7 {nested}")).problem
+    assert "<good@elsewhere.example>" in await taken()
+
+
 async def test_problem_with_server_is_told(channel, server):
     await db.run(lambda: ChatFeed.objects.update(tries=0))
     outbound.configure([])

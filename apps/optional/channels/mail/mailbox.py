@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import imaplib
+import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,11 +27,10 @@ PORT = 993
 SECONDS = 20.0  # that a step may take
 SPACE = 64 * 1024  # bytes of an answer besides the letter
 SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
 NOT_ACCEPTED = "The mail server does not accept the user name and the password."
 NO_INBOX = "The mail server shows no INBOX to this user."
 
-
+log = logging.getLogger("parley.channels")
 _threads = ThreadPoolExecutor(16, thread_name_prefix="mailboxes")  # a slow server would fill the loop's own
 
 
@@ -177,7 +177,8 @@ def _heard(body: bytes, problem: str, checked_by: str, state: JSON) -> Heard:
     if body:
         try:
             events = list(receiving.read(body, checked_by).events)
-        except UNREADABLE:
+        except Exception as error:  # strangers write letters: none may stop the mailbox
+            log.warning("a letter cannot be read: %s", type(error).__name__)
             problem = "It cannot be read."
     number = f"uid {state['validity']} {state['uid']}"
     return Heard(events, state, {number: f"A letter was not taken. {problem}"} if problem else {})
