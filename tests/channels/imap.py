@@ -15,12 +15,13 @@ HOST, USER, PASSWORD = "localhost", "agent@example.org", "imap-password"
 class ImapStandIn:
     """Attributes:
     letters: by UID. `sizes`: what it says of one, if that is not its size.
+    tells_next: whether it says which UID comes next.
     """
 
     def __init__(self) -> None:
         self.letters: dict[int, bytes] = {}
         self.sizes: dict[int, int] = {}
-        self.validity, self.port = 7, 0
+        self.validity, self.port, self.tells_next = 7, 0, True
 
     def add(self, letter: EmailMessage | bytes, size: int = 0) -> int:
         uid = max(self.letters, default=40) + 1
@@ -47,7 +48,8 @@ class ImapStandIn:
                 return [], "OK" if rest == f'{USER} "{PASSWORD}"' else "NO [AUTHENTICATIONFAILED]"
             case "EXAMINE":
                 following = max(self.letters, default=40) + 1
-                told = f"* OK [UIDVALIDITY {self.validity}] valid\r\n* OK [UIDNEXT {following}] next\r\n"
+                told = f"* OK [UIDVALIDITY {self.validity}] valid\r\n"
+                told += f"* OK [UIDNEXT {following}] next\r\n" if self.tells_next else ""
                 return [b"* %d EXISTS\r\n" % len(self.letters), told.encode()], "OK [READ-ONLY]"
             case "LOGOUT":
                 return [b"* BYE\r\n"], "OK"
@@ -59,7 +61,7 @@ class ImapStandIn:
         if found := re.fullmatch(r"SEARCH UID (\d+):\*", rest):
             uids = [uid for uid in self.letters if uid >= int(found[1])] or sorted(self.letters)[-1:]
             return [b"* SEARCH %s\r\n" % " ".join(map(str, uids)).encode()]
-        if re.fullmatch(r"SEARCH SINCE \d+-[A-Z][a-z]{2}-\d{4}", rest):
+        if re.fullmatch(r"SEARCH (ALL|SINCE \d+-[A-Z][a-z]{2}-\d{4})", rest):
             return [b"* SEARCH %s\r\n" % " ".join(map(str, self.letters)).encode()]
         uid = int(rest.split(" ")[1])
         if "RFC822.SIZE" in rest:

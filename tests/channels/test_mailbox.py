@@ -59,6 +59,15 @@ async def test_letters_are_taken_from_first_look_on(channel, server):
     assert await taken() == ["<new@elsewhere.example>"]
 
 
+async def test_server_need_not_tell_next_uid(channel, server):
+    server.tells_next = False
+    server.add(letter("old"))
+    await look()
+    server.add(letter("new"))
+    await look()
+    assert await taken() == ["<new@elsewhere.example>"]
+
+
 class Death(BaseException):
     """Of a worker, in the middle of something."""
 

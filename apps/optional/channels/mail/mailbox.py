@@ -144,7 +144,8 @@ class Mailbox:
         """From where letters are read, and the UIDs of those that are there."""
         with _later():
             validity = _number(session.response("UIDVALIDITY"))
-            last = _number(session.response("UIDNEXT")) - 1 or max(_search(session, "ALL"), default=0)
+            following = _number(session.response("UIDNEXT"))  # not every server tells it
+            last = following - 1 if following else max(_search(session, "ALL"), default=0)
             here = {"mailbox": self.name, "validity": validity, "uid": last, "day": _today()}
             if state.get("mailbox") != self.name:
                 return here, []
