@@ -135,7 +135,7 @@ class Mailbox:
             for uid in uids:
                 body, problem = await _in_thread(self._fetch, session, uid)
                 state = {**state, "uid": uid}
-                yield _heard(body, problem, checked_by, state)
+                yield await _in_thread(_heard, body, problem, checked_by, state)
             yield Heard(state={**state, "day": _today()})
         finally:
             await _in_thread(_close, session)
