@@ -31,6 +31,7 @@ async def test_old_and_false_requests_count_not(channel):
     genuine = signed(body, now)
     assert await Discord().is_genuine(channel, genuine, body, now)
     assert not await Discord().is_genuine(channel, signed(body, now - 301), body, now)
+    assert not await Discord().is_genuine(channel, {**genuine, "X-Signature-Timestamp": "9" * 310}, body, now)
     assert not await Discord().is_genuine(channel, genuine, b"{} ", now)
     assert not await Discord().is_genuine(channel, {**genuine, "X-Signature-Ed25519": "no hexadecimal"}, body, now)
 

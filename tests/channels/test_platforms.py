@@ -8,9 +8,11 @@ from rest_framework.serializers import ChoiceField
 
 from apps.optional.channels import channels, linking
 from apps.optional.channels.api import NewChatChannel
+from apps.optional.channels.mail.mailbox import Mailbox
 from apps.optional.channels.mail.marking import html_of
 from apps.optional.channels.mail.platform import Mail
 from apps.optional.channels.models import ChatAccount, ChatChannel
+from apps.optional.channels.platforms import Refused
 from apps.optional.channels.slack.platform import Slack
 from apps.optional.channels.telegram.platform import Telegram
 from parley.registry import added
@@ -180,6 +182,12 @@ def test_quoted_text_is_left_out(channel):
     at = MailStandIn()
     [one] = read(Mail(), channel(at), at.send(at.letter("ada", "hello\n\nthere", Message_ID="<1@elsewhere.example>")))
     assert one.text == "hello\n\nthere"
+
+
+@pytest.mark.parametrize("port", ["x", "0", "70000", "9" * 4_300])
+def test_impossible_port_is_refused(port):
+    with pytest.raises(Refused, match="Write the IMAP server"):
+        Mailbox.of({"imap_server": f"imap.example.org:{port}", "imap_password": "p"}, 1)
 
 
 @pytest.mark.django_db

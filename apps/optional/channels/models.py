@@ -277,4 +277,4 @@ class ChatPost(models.Model):
 
     def choice(self, number: str) -> dict[str, Any] | None:
         """The answer of a button."""
-        return self.choices[int(number)] if number.isdecimal() and int(number) < len(self.choices) else None
+        return self.choices[int(number)] if number in map(str, range(len(self.choices))) else None

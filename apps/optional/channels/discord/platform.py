@@ -31,6 +31,7 @@ from parley.outbound import Exchange
 
 SIGNATURE, TIME = "X-Signature-Ed25519", "X-Signature-Timestamp"
 TOLERANCE_SECONDS = 300
+LONGEST_TIME = 20  # digits
 READS_MESSAGES = 1 << 18 | 1 << 19  # flags of an application: Message Content Intent
 LONGEST_NAME = 90  # characters of a thread's
 IDLE_MINUTES = 10_080  # until a thread is archived
@@ -63,7 +64,7 @@ class Discord(Platform):
     async def is_genuine(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes, now: float) -> bool:
         """By the application's key (Ed25519) and a time that is at most five minutes off."""
         stamp = headers.get(TIME, "")
-        if not stamp.isdecimal() or abs(now - int(stamp)) > TOLERANCE_SECONDS:
+        if not stamp.isdecimal() or len(stamp) > LONGEST_TIME or abs(now - int(stamp)) > TOLERANCE_SECONDS:
             return False
         try:
             key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(channel.credentials.get("public_key", "")))

@@ -23,7 +23,7 @@ from apps.optional.channels.platforms import JSON, Heard, Inbound, Later, Refuse
 from parley import outbound
 from parley.outbound import Forbidden, OutboundError
 
-PORT = 993
+PORT, LAST_PORT = 993, 65_535
 SECONDS = 20.0  # that a step may take
 SPACE = 64 * 1024  # bytes of an answer besides the letter
 SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
@@ -83,7 +83,7 @@ class Mailbox:
     def of(cls, credentials: Mapping[str, str], most_bytes: int) -> Mailbox:
         """Raises Refused if the server is written wrongly."""
         host, _, port = credentials["imap_server"].partition(":")
-        if port and not port.isdecimal():
+        if port and not (port.isdecimal() and len(port) <= 5 and 0 < int(port) <= LAST_PORT):
             raise Refused("Write the IMAP server as imap.example.org or imap.example.org:993.")
         user = credentials.get("imap_user") or credentials.get("address", "")
         return cls(host, int(port or PORT), user, credentials["imap_password"], most_bytes)
