@@ -1,9 +1,12 @@
 """Letters from a mailbox: each is done once, whatever happens meanwhile."""
 
+import asyncio
+
 import pytest
 
 from apps.optional.channels import channels, receiving
 from apps.optional.channels.channels import PAUSE, RESUME
+from apps.optional.channels.mail.mailbox import SPACE
 from apps.optional.channels.models import ChatChannel, ChatEvent, ChatFeed
 from apps.optional.channels.receiving import FEEDS_TO_READ
 from parley import db, outbound
@@ -124,6 +127,27 @@ async def test_deeply_nested_letter_stops_no_mailbox(channel, server):
     await look()
     assert "cannot be read" in (await ChatEvent.objects.aget(event_id=f"uid 7 {nested}")).problem
     assert "<good@elsewhere.example>" in await taken()
+
+
+@pytest.mark.parametrize("limit", [{"mailbox.COMMAND_SECONDS": 0.3}, {"platform.Mail.most_bytes": 2_000 - SPACE}])
+async def test_endless_answer_is_given_up(channel, server, monkeypatch, limit):
+    await look()
+    for name, most in limit.items():
+        monkeypatch.setattr(f"apps.optional.channels.mail.{name}", most)
+    server.drips = b"* 1 EXISTS\r\n"
+    async with asyncio.timeout(20):
+        await look()
+    assert "did not answer" in (await ChatChannel.objects.aget()).problem
+
+
+async def test_canceled_look_leaves_the_server(channel, server):
+    await look()
+    server.drips = b"*"
+    looking = asyncio.ensure_future(look())
+    await server.dripped.wait()
+    looking.cancel()
+    async with asyncio.timeout(10):
+        await server.gone.wait()
 
 
 async def test_problem_with_server_is_told(channel, server):

@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import datetime
 import imaplib
+import io
 import logging
 import re
+import socket
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,10 +27,12 @@ from parley import outbound
 from parley.outbound import Forbidden, OutboundError
 
 PORT, LAST_PORT = 993, 65_535
-SECONDS = 20.0  # that a step may take
+SECONDS = 20.0  # until a connection, and without a word of the server
+COMMAND_SECONDS = 120.0  # until a command is answered
 SPACE = 64 * 1024  # bytes of an answer besides the letter
 SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
 NOT_ACCEPTED = "The mail server does not accept the user name and the password."
+TOO_MUCH = "The server sends too much."
 NO_INBOX = "The mail server shows no INBOX to this user."
 
 log = logging.getLogger("parley.channels")
@@ -38,12 +43,39 @@ async def _in_thread[**P, T](function: Callable[P, T], *args: P.args, **kwargs: 
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(function, *args, **kwargs))
 
 
+class Answer(io.RawIOBase):
+    """What the server says to one command after another: each answer has a deadline and a most of bytes."""
+
+    def __init__(self, connection: Any, most_bytes: int) -> None:
+        self._connection, self._most = connection, most_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        self._until, self._left = time.monotonic() + COMMAND_SECONDS, self._most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises `TimeoutError`, and `abort` for too many bytes."""
+        seconds = self._until - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._connection.settimeout(min(seconds, SECONDS))
+        count = int(self._connection.recv_into(buffer))
+        self._left -= count
+        if self._left < 0:
+            raise imaplib.IMAP4.abort(TOO_MUCH)
+        return count
+
+
 class Session(imaplib.IMAP4):
     """A session over a connection that is open: this class never opens one."""
 
     def __init__(self, connection: Any, most_bytes: int) -> None:
-        self._connection, self._lines = connection, connection.makefile("rb")
         self._most = most_bytes + SPACE
+        self._connection, self._answer = connection, Answer(connection, self._most)
+        self._lines = io.BufferedReader(self._answer)
         super().__init__()
 
     def open(self, host: str = "", port: int = PORT, timeout: float | None = None) -> None:
@@ -52,17 +84,23 @@ class Session(imaplib.IMAP4):
     def read(self, size: int) -> bytes:
         """Raises `abort` for more than was asked for."""
         if size > self._most:
-            raise self.abort("The server sends too much.")
+            raise self.abort(TOO_MUCH)
         return bytes(self._lines.read(size))
 
     def readline(self) -> bytes:
         line = bytes(self._lines.readline(self._most))
         if len(line) >= self._most:
-            raise self.abort("The server sends too much.")
+            raise self.abort(TOO_MUCH)
         return line
 
     def send(self, data: Any) -> None:
+        self._answer.begin()
         self._connection.sendall(data)
+
+    def cut(self) -> None:
+        """Of any thread: what waits for the server ends at once."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def shutdown(self) -> None:
         self._lines.close()
@@ -137,6 +175,9 @@ class Mailbox:
                 state = {**state, "uid": uid}
                 yield await _in_thread(_heard, body, problem, checked_by, state)
             yield Heard(state={**state, "day": _today()})
+        except (asyncio.CancelledError, GeneratorExit):
+            session.cut()
+            raise
         finally:
             await _in_thread(_close, session)
 
@@ -200,7 +241,10 @@ def _number(response: tuple[str, list[Any]]) -> int:
 
 def _close(session: Session) -> None:
     with suppress(imaplib.IMAP4.error, OSError, ValueError):
-        session.logout()
+        try:
+            session.logout()
+        finally:
+            session.shutdown()
 
 
 @contextmanager
