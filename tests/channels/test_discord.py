@@ -13,6 +13,7 @@ from apps.optional.channels.models import ChatChannel, ChatEvent, ChatThread
 from apps.optional.channels.platforms import Button
 from apps.record.models import Context, Message
 from parley import db
+from parley.db import sql
 from tests.channels.discord import BOT, DiscordStandIn, signed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -89,6 +90,16 @@ async def test_new_command_begins_session_in_thread(chat):
     first = (await ChatThread.objects.aget()).session_id
     await chat.do(chat.at.interaction("ada", 2, {"name": "new", "type": 1}, "70"))
     assert (await ChatThread.objects.aget()).session_id != first
+
+
+@of_discord
+async def test_command_waits_until_discord_shows_it(chat):
+    chat.at.is_early = True
+    await chat.do(chat.at.message("ada", "hello"))
+    chat.at.is_early = False
+    await ChatEvent.objects.aupdate(next_try_at=await db.run(sql.database_time))
+    await chat.work()
+    assert await Message.objects.filter(role="user").acount() == 1
 
 
 @of_discord
