@@ -88,6 +88,11 @@ def test_new_begins_session():
     assert [one.begins_anew for one in read(text="/newer")] == [False]
 
 
+def test_equal_ids_of_two_conversations_are_two_events():
+    told = [TeamsStandIn().activity("ada", "message", "1", "5", place, text="hi")[1] for place in ("19:a", "19:b")]
+    assert len({one.event_id for body in told for one in receiving.read(body).events}) == 2
+
+
 async def test_token_goes_to_own_service_alone(at, channel):
     own = {"contentType": "image/*", "contentUrl": f"{at.service}v3/attachments/1/views/original"}
     info = "application/vnd.microsoft.teams.file.download.info"
