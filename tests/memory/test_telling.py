@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentkit import Completed
+from agentkit import Completed, InputRequired
 from apps.accounts.models import ApiKey
 from apps.agents.models import TAKES_MEMORY
 from apps.conversations.forks.forking import fork
@@ -79,6 +79,15 @@ def test_key_for_some_agents_is_told_nothing(ada, session, known, asked):
     key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
     assert "user_memory" not in asked(session, key.principal).told
     assert texts_of(asked(session, ApiKey.issue(ada, "for all")[0].principal)) == ["Likes tea."]
+
+
+def test_task_continued_by_such_key_is_told_nothing(ada, session, known, asked):
+    known("Likes tea.")
+    key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
+    turn = asked(session)
+    assert texts_of(turn) == ["Likes tea."]
+    end(turn, InputRequired("How many?"))
+    assert "user_memory" not in asked(session, key.principal, task=turn.task.pk).told
 
 
 def test_queued_message_keeps_its_keys_reach(ada, session, said):
