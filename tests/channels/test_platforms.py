@@ -201,6 +201,32 @@ def test_persons_archive_has_linked_accounts_and_no_secret(ada, echo):
     assert not any(secret in json.dumps(content) for secret in SlackStandIn.credentials.values())
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"imap_password": ""}, {"imap_server": "a.example", "imap_user": "ada", "imap_password": "p"}),
+        ({"imap_user": ""}, {"imap_server": "a.example", "imap_password": "p"}),
+        ({"imap_server": "evil.example"}, {"imap_server": "evil.example", "imap_user": "ada"}),
+        ({"imap_server": "", "imap_password": ""}, {"imap_user": "ada"}),
+        (
+            {"imap_server": "b.example", "imap_password": "q"},
+            {"imap_server": "b.example", "imap_user": "ada", "imap_password": "q"},
+        ),
+    ],
+)
+def test_saved_secret_stays_with_its_address(given, kept):
+    made = ChatChannel(platform="mail")
+    made.credentials = {"imap_server": "a.example", "imap_user": "ada", "imap_password": "p"}
+    made.credentials = given
+    assert made.credentials == kept
+
+
+def test_address_needs_its_secret():
+    made = ChatChannel(platform="mail")
+    made.credentials = {**MailStandIn.credentials, "imap_server": "a.example"}
+    assert [one.name for one in channels.missing_settings(made)] == ["imap_password"]
+
+
 @pytest.mark.django_db
 def test_without_platforms_no_channel_is_made(ada, ada_browser, echo, monkeypatch):
     monkeypatch.setitem(added, "chat_platforms", ())

@@ -53,8 +53,9 @@ def save(principal: Principal, channel: ChatChannel) -> ChatChannel:
 
 
 def missing_settings(channel: ChatChannel) -> list[Setting]:
-    saved = channel.credentials
-    return [one for one in channel.at.settings if one.is_needed and not saved.get(one.name)] if channel.at else []
+    saved, known = channel.credentials, channel.at.settings if channel.at else ()
+    sent = {one.gets for one in known if saved.get(one.name)}
+    return [one for one in known if (one.is_needed or one.name in sent) and not saved.get(one.name)]
 
 
 def shown_settings(channel: ChatChannel) -> JSON:

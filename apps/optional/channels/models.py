@@ -80,9 +80,15 @@ class ChatChannel(models.Model):
 
     @credentials.setter
     def credentials(self, given: dict[str, str]) -> None:
-        """Take these; a blank one stays as it is."""
-        taken = {name: value.strip() for name, value in given.items() if value.strip()}
-        self.secrets = json.dumps({**self.credentials, **taken})
+        """Take these. A blank secret stays as it is, unless it would go to another address; other blank ones go."""
+        before, settings = self.credentials, self.at.settings if self.at else ()
+        secret = {one.name for one in settings if one.is_secret}
+        taken = {name: value.strip() for name, value in given.items() if value.strip() or name not in secret}
+        after = {name: value for name, value in {**before, **taken}.items() if value}
+        for one in settings:
+            if one.gets and after.get(one.name) != before.get(one.name) and one.gets not in taken:
+                after.pop(one.gets, None)
+        self.secrets = json.dumps(after)
 
     @property
     def at(self) -> Platform | None:

@@ -143,13 +143,17 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a person copies from the platform. Its name is a key of `ChatChannel.credentials`."""
+    """What a person copies from the platform. Its name is a key of `ChatChannel.credentials`.
+
+    `gets`: the name of the secret that is sent to this address. Without a new one, another address gets none.
+    """
 
     name: str
     label: str
     help_text: str
     is_secret: bool = True
     is_needed: bool = True
+    gets: str = ""
 
 
 class Platform(ABC):
