@@ -165,12 +165,14 @@ async def test_problem_with_server_is_told(channel, server):
     assert "does not accept" in (await ChatChannel.objects.aget()).problem
 
 
-async def test_paused_mailbox_is_not_read(channel, server, ada):
+async def test_letters_of_a_pause_are_left_out(channel, server, ada):
     await look()
     await db.run(PAUSE.perform, ada.principal, channel)
     server.add(letter("one"))
     await look()
-    assert await taken() == []
     await db.run(RESUME.perform, ada.principal, await ChatChannel.objects.aget())
     await look()
-    assert await taken() == ["<one@elsewhere.example>"]
+    assert await taken() == []
+    server.add(letter("two"))
+    await look()
+    assert await taken() == ["<two@elsewhere.example>"]

@@ -90,7 +90,7 @@ def resume(channel: ChatChannel, principal: Principal) -> ChatChannel:
     """Raises NotNeeded."""
     if not ChatChannel.objects.filter(pk=channel.pk, paused_at__isnull=False).update(paused_at=None):
         raise NotNeeded("It is not paused.")
-    tune(channel, is_on=not missing_settings(channel))
+    tune(channel, is_on=not missing_settings(channel), is_afresh=True)
     return channel
 
 

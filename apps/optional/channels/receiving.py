@@ -97,12 +97,16 @@ class Lost(Exception):
     """Another worker reads this feed now, it was turned off, or its channel was changed."""
 
 
-def tune(channel: ChatChannel, *, is_on: bool) -> None:
-    """Read the channel from now on with its present settings, or not any more."""
+def tune(channel: ChatChannel, *, is_on: bool, is_afresh: bool = False) -> None:
+    """Read the channel from now on with its present settings, or not any more.
+
+    `is_afresh`: leave out what was written since the last look.
+    """
     is_on = is_on and channel.at is not None and channel.at.listens(channel)
     if is_on:
         ChatFeed.objects.get_or_create(channel=channel)
-    values = {"fence": F("fence") + 1, "lease_until": None, "tries": 0, "next_try_at": sql.database_time()}
+    values: dict[str, Any] = {"fence": F("fence") + 1, "lease_until": None, "tries": 0}
+    values |= {"next_try_at": sql.database_time()} | ({"state": {}} if is_afresh else {})
     ChatFeed.objects.filter(channel=channel).update(is_on=is_on, **values)
 
 
