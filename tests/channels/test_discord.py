@@ -141,6 +141,14 @@ async def test_gateway_that_refuses_is_problem_of_channel(chat):
 
 
 @of_discord
+async def test_resumed_session_clears_problem(chat):
+    await chat.deliver(chat.at.message("ada", "one", key="70"))
+    await ChatChannel.objects.aupdate(problem="Discord's Gateway does not answer.")
+    await chat.at.be_heard()
+    assert (await ChatChannel.objects.aget()).problem == ""
+
+
+@of_discord
 async def test_heartbeat_is_sent_when_asked(chat):
     chat.at.coming = [{"op": 1, "d": None}, {"op": 11}]
     await chat.at.be_heard()

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from django.db.models import F
 
 from apps.optional.channels import channels, receiving
 from apps.optional.channels.channels import PAUSE, RESUME
 from apps.optional.channels.mail.mailbox import SPACE
 from apps.optional.channels.models import ChatChannel, ChatEvent, ChatFeed
+from apps.optional.channels.platforms import Refused
 from apps.optional.channels.receiving import FEEDS_TO_READ
 from parley import db, outbound
 from parley.db import sql
@@ -163,6 +165,16 @@ async def test_problem_with_server_is_told(channel, server):
     await wrong.asave()
     await look()
     assert "does not accept" in (await ChatChannel.objects.aget()).problem
+
+
+async def test_worker_that_lost_mailbox_notes_no_problem(channel, server, monkeypatch):
+    async def fail(self):
+        await ChatFeed.objects.aupdate(fence=F("fence") + 1)
+        raise Refused("It does not work.")
+
+    monkeypatch.setattr("apps.optional.channels.mail.mailbox.Mailbox.open", fail)
+    await look()
+    assert (await ChatChannel.objects.aget()).problem == ""
 
 
 async def test_letters_of_a_pause_are_left_out(channel, server, ada):

@@ -203,12 +203,10 @@ def _read_again(feed: ChatFeed, platform: Platform) -> None:
 
 
 def _postpone(feed: ChatFeed, problem: str, seconds: float | None = None) -> None:
-    ChatChannel.objects.filter(pk=feed.channel_id).update(problem=problem[:300])
-    if seconds is None:
-        feed.retry(*WAITS)
-    else:
-        _release(feed, seconds)
+    """Try again later. A worker that lost the feed notes no problem: another one reads it by now."""
+    if feed.retry(*WAITS) if seconds is None else _release(feed, seconds):
+        ChatChannel.objects.filter(pk=feed.channel_id).update(problem=problem[:300])
 
 
-def _release(feed: ChatFeed, seconds: float, **values: Any) -> None:
-    feed.release(next_try_at=sql.database_time() + datetime.timedelta(seconds=seconds), **values)
+def _release(feed: ChatFeed, seconds: float, **values: Any) -> bool:
+    return feed.release(next_try_at=sql.database_time() + datetime.timedelta(seconds=seconds), **values)
