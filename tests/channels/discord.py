@@ -108,7 +108,7 @@ class DiscordStandIn(StandIn):
             assert 0 < len(call.data["name"]) <= 100
             self.threads.add(found[1])
             return {"id": found[1], "type": THREAD}
-        if channel not in self.threads:
+        if channel not in self.threads and not channel.startswith("C"):
             return "404 Not Found", {"message": "Unknown Channel", "code": 10003}
         if call.method == "PATCH":
             self.change(f"{channel}-{rest.rpartition('/')[2]}", self._text(call.data), self._buttons(call.data))

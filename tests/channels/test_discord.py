@@ -14,6 +14,7 @@ from apps.optional.channels.platforms import Button
 from apps.record.models import Context, Message
 from parley import db
 from parley.db import sql
+from tests.channels.conftest import link
 from tests.channels.discord import BOT, DiscordStandIn, signed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -110,6 +111,24 @@ async def test_thread_takes_messages_without_mention(chat):
         await chat.do(chat.at.event("MESSAGE_CREATE", said))
     assert await Message.objects.filter(role="user").acount() == 2
     assert await Context.objects.acount() == 1
+
+
+@of_discord
+async def test_stranger_begins_no_thread(chat):
+    await chat.do(chat.at.message("eve", "hello", key="70"))
+    assert "/settings/chat-accounts" in chat.at.texts[0]
+    assert chat.at.threads == set()
+
+
+@of_discord
+@pytest.mark.parametrize("is_linked", [True, False])
+async def test_talk_of_others_in_thread_is_not_answered(chat, bob, is_linked):
+    await chat.do(chat.at.message("ada", "hello", key="70"))
+    if is_linked:
+        await db.run(link, chat.channel, bob, "bob")
+    await chat.do(chat.at.event("MESSAGE_CREATE", chat.at._said("bob", "I think so, too.", "70", "71")))
+    assert chat.at.shown == []
+    assert await Message.objects.filter(role="user").acount() == 1
 
 
 @of_discord

@@ -110,8 +110,11 @@ async def act(key: int) -> None:
     async with outbound.exchange(limits) as client:
         try:
             async with asyncio.timeout(LONGEST_EVENT):
-                begun, thread = await _placed(begun, client)
-                said = await _done(begun, client, thread)
+                thread = await db.run(_thread_of, begun)
+                caller, said = await _caller_of(begun, client, thread)
+                if caller is not None:
+                    begun, thread = await _placed(begun, client, thread)
+                    said = await _done(begun, client, caller, thread)
                 if said:
                     await _tell(begun, client, said)
         except Refused as refused:
@@ -162,9 +165,36 @@ async def _tell(begun: Act, client: Exchange, said: str) -> None:
     await begun.platform.post(client, at, Outgoing(said, key=f"event-{begun.row.pk}"))
 
 
-async def _placed(begun: Act, client: Exchange) -> tuple[Act, ChatThread | None]:
-    """The event where it belongs, and the thread that is known there."""
-    thread, inbound = await db.run(_thread_of, begun), begun.inbound
+async def _caller_of(begun: Act, client: Exchange, thread: ChatThread | None) -> tuple[Caller | None, str]:
+    """Whose act it is, if something is to be done; otherwise what the person is told."""
+    inbound = begun.inbound
+    if not inbound.is_addressed and thread is None:
+        return None, ""  # people talk to each other
+    code = linking.code_in(inbound.text) if inbound.kind == "message" else ""
+    if code and (said := await db.run(linking.redeem, begun.channel, inbound, code)):
+        return None, said
+    caller = await db.run(linking.caller_of, begun.channel, inbound)
+    if inbound.kind == "press":
+        await begun.platform.acknowledge(client, begun.channel, inbound)
+    if caller is None:
+        is_told = inbound.is_addressed and inbound.kind in ("message", "press")
+        return None, linking.how_to_link(begun.channel) if is_told else ""
+    if thread is not None and not inbound.is_addressed and not await db.run(_may_write, caller, thread):
+        return None, ""
+    return caller, ""
+
+
+def _may_write(caller: Caller, thread: ChatThread) -> bool:
+    try:
+        _open_session(caller, thread.session_id, thread.of_guests)
+    except Refusal:
+        return False
+    return True
+
+
+async def _placed(begun: Act, client: Exchange, thread: ChatThread | None) -> tuple[Act, ChatThread | None]:
+    """The event where it belongs, and the thread that is known there. Nobody but a caller begins a thread at the platform."""
+    inbound = begun.inbound
     if thread is None and inbound.kind == "message" and inbound.is_addressed:
         opened = await begun.platform.open_thread(client, begun.channel, inbound)
         if opened != inbound:
@@ -173,19 +203,9 @@ async def _placed(begun: Act, client: Exchange) -> tuple[Act, ChatThread | None]
     return begun, thread
 
 
-async def _done(begun: Act, client: Exchange, thread: ChatThread | None) -> str:
+async def _done(begun: Act, client: Exchange, caller: Caller, thread: ChatThread | None) -> str:
     """Do it; returns what the person is to be told besides the agent's answer. Raises what is tried again."""
     inbound = begun.inbound
-    if not inbound.is_addressed and thread is None:
-        return ""  # people talk to each other
-    code = linking.code_in(inbound.text) if inbound.kind == "message" else ""
-    if code and (said := await db.run(linking.redeem, begun.channel, inbound, code)):
-        return said
-    caller = await db.run(linking.caller_of, begun.channel, inbound)
-    if inbound.kind == "press":
-        await begun.platform.acknowledge(client, begun.channel, inbound)
-    if caller is None:
-        return linking.how_to_link(begun.channel) if inbound.kind in ("message", "press") else ""
     db.caller.set(caller.principal.sender)
     try:
         match inbound.kind:
