@@ -114,6 +114,12 @@ async def test_thread_takes_messages_without_mention(chat):
 
 
 @of_discord
+async def test_talk_without_agent_is_not_stored(chat):
+    await chat.deliver(chat.at.event("MESSAGE_CREATE", chat.at._said("eve", "between us", "C1", "70")))
+    assert not await ChatEvent.objects.aexists()
+
+
+@of_discord
 async def test_stranger_begins_no_thread(chat):
     await chat.do(chat.at.message("eve", "hello", key="70"))
     assert "/settings/chat-accounts" in chat.at.texts[0]

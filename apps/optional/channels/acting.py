@@ -193,7 +193,7 @@ def _may_write(caller: Caller, thread: ChatThread) -> bool:
 
 
 async def _placed(begun: Act, client: Exchange, thread: ChatThread | None) -> tuple[Act, ChatThread | None]:
-    """The event where it belongs, and the thread that is known there. Nobody but a caller begins a thread at the platform."""
+    """The event where it belongs, and the thread that is known there. A stranger begins none."""
     inbound = begun.inbound
     if thread is None and inbound.kind == "message" and inbound.is_addressed:
         opened = await begun.platform.open_thread(client, begun.channel, inbound)
