@@ -216,6 +216,11 @@ class TestSameSession:
         await run.arefresh_from_db()
         assert (await Task.objects.aget(pk=run.task_id)).context_id == session.pk
 
+    def test_message_goes_behind_queued_ones(self, daily, ada, said):
+        enqueue(ada.principal, self.finish(daily), said())
+        run = self.again(daily)
+        assert (run.state, run.task) == (State.STARTED, None)
+
     def test_killed_job_sends_once(self, daily, ada):
         session = self.finish(daily)
         due_again(daily)
