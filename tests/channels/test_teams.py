@@ -56,6 +56,16 @@ async def test_key_must_be_endorsed_for_teams(at, channel):
     assert not await Teams().is_genuine(channel, headers, body, time.time())
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("platform", ["teams"], indirect=True)
+async def test_failed_fetch_of_keys_is_tried_again_soon(chat, monkeypatch):
+    monkeypatch.setattr("apps.optional.channels.teams.proving.AGAIN_SECONDS", 0.0)
+    chat.at.has_no_keys = True
+    assert await chat.deliver(chat.at.message("ada", "hello")) == 503
+    chat.at.has_no_keys = False
+    assert await chat.deliver(chat.at.message("ada", "hello")) == 200
+
+
 def read(**changes):
     return list(receiving.read(TeamsStandIn().activity("ada", "message", "1", "5", **changes)[1]).events)
 

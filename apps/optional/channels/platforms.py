@@ -186,7 +186,10 @@ class Platform(ABC):
 
     @abstractmethod
     async def is_genuine(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-        """Did the platform send this request? `headers` find names in any case; `now` is in seconds since 1970."""
+        """Did the platform send this request? `headers` find names in any case; `now` is in seconds since 1970.
+
+        Raises a Refusal if nobody can know now; the platform sends it again then.
+        """
 
     @abstractmethod
     def read(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes) -> Received:

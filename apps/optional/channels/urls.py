@@ -27,7 +27,7 @@ log = logging.getLogger("parley.channels")
 
 @for_other_systems
 async def chat(request: HttpRequest, key: str) -> HttpResponse:
-    """Raises NotSigned, QuotaExceeded, ParseError."""
+    """Raises NotSigned, QuotaExceeded, ParseError, and what `Platform.is_genuine` raises."""
     channel = await db.run(receiving.find_channel, _uuid(key))
     platform = channel.at if channel is not None else None
     if channel is None or platform is None or not platform.may_be_genuine(channel, request.headers):
