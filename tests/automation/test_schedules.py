@@ -255,7 +255,7 @@ def test_sessions_begin_in_the_schedules_project(ada, bob, hourly):
     assert schedule.runs.get().task.context.project == project.pk
     with pytest.raises(InvalidFields):
         hourly(project=save_project(bob.principal, Project(name="Bob's")).pk)
-    project.delete()
+    Project.objects.filter(pk=schedule.project).delete()
     schedule.name = "Still every hour"
     assert schedules.save(ada.principal, schedule).project == project.pk
 
