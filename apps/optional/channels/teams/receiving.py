@@ -62,7 +62,7 @@ def _inbound(told: JSON, **more: Any) -> Inbound:
     person, place = told["from"], f"{told['serviceUrl']} {conversation}"
     if len(place) > LONGEST_PLACE:
         raise ValueError("The conversation has too long a name.")
-    usual = {"kind": "message", "event_id": f"message {told['id']}", "message": str(told["id"])} | more
+    usual: JSON = {"kind": "message", "event_id": f"message {told['id']}", "message": str(told["id"]), **more}
     usual["event_id"] = f"{usual['event_id']} {conversation}"  # ids of activities are unique in a conversation only
     who = str(person.get("aadObjectId") or person["id"])
     about = {"person": who, "name": str(person.get("name") or who), "place": place, "thread": root}
