@@ -149,14 +149,20 @@ def send_or_queue(principal: Principal, context: Context, message: JSON) -> uuid
     if not is_queued and _is_free(context):
         addressed = {**message, "contextId": context.name_for(principal)}
         with suppress(SessionBusy):
-            return send.accept_and_publish(principal, context.agent, addressed, extra_writes=_check_idle).task
+            return send.accept_and_publish(principal, context.agent, addressed, extra_writes=_check_free).task
     if enqueue(principal, context, message):
         QUEUES.publish(context.pk)
     return None
 
 
 def _check_idle(log: Ledger, task: uuid.UUID) -> None:
-    """In the transaction that records a message. Raises SessionBusy if another task is unfinished, or messages wait."""
+    """In the transaction that records a message. Raises SessionBusy if another task is unfinished."""
+    if not _is_idle(log.context, besides=task):
+        raise SessionBusy
+
+
+def _check_free(log: Ledger, task: uuid.UUID) -> None:
+    """Like `_check_idle`, for a message that was not queued. Raises SessionBusy also if others wait."""
     if not _is_free(log.context, besides=task):
         raise SessionBusy
 
