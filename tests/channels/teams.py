@@ -82,7 +82,7 @@ class TeamsStandIn(StandIn):
             return "401 Unauthorized", {}
         if call.path == "/emea/v3/attachments/1/views/original":
             return b"content of an image"
-        found = re.fullmatch(r"/emea/v3/conversations/([^/]+)/activities(?:/(.+))?", call.path)
+        found = re.fullmatch(r"/(?:emea|amer)/v3/conversations/([^/]+)/activities(?:/(.+))?", call.path)
         return self._spoken(unquote(found[1]).partition(";messageid=")[2], found[2], call.data)
 
     def _spoken(self, thread: str, key: str | None, data: JSON) -> JSON:

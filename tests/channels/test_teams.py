@@ -6,12 +6,12 @@ import time
 import pytest
 
 from apps.optional.channels.channels import TEST, CheckFailed
-from apps.optional.channels.models import ChatChannel
+from apps.optional.channels.models import ChatChannel, ChatThread
 from apps.optional.channels.platforms import At, File, Refused
 from apps.optional.channels.teams import receiving
 from apps.optional.channels.teams.marking import html_of, lines_of
 from apps.optional.channels.teams.platform import Teams
-from apps.record.models import Message
+from apps.record.models import Context, Message
 from parley import db, outbound
 from tests.channels.standin import standing
 from tests.channels.teams import BOT, TeamsStandIn, signed
@@ -115,7 +115,7 @@ async def test_token_goes_to_own_service_alone(at, channel):
 
 
 async def test_images_are_shown_and_other_files_refused(at, channel):
-    place = At(channel, f"{at.service} 19:c@thread.tacv2", "1")
+    place = At(channel, "19:c@thread.tacv2", "1", at.service)
     async with outbound.exchange() as client:
         await Teams().upload(client, place, "plot.png", "image/png", b"png")
         with pytest.raises(Refused):
@@ -143,6 +143,17 @@ async def test_wrong_secret_is_told(chat, ada):
 
     with pytest.raises(CheckFailed, match="invalid_client"):
         await db.run(change)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("platform", ["teams"], indirect=True)
+async def test_thread_outlives_its_service_address(chat, monkeypatch):
+    await chat.do(chat.at.message("ada", "hello", key="1"))
+    moved = f"{chat.at.url}/amer/"
+    monkeypatch.setattr(TeamsStandIn, "service", moved)
+    await chat.do(chat.at.message("ada", "more", thread="1", key="2"))
+    thread = await ChatThread.objects.aget()
+    assert (thread.server, await Context.objects.acount()) == (moved, 1)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -96,6 +96,10 @@ class Act:
         return {"channel": self.channel, "place": self.inbound.place, "thread": thread}
 
     @property
+    def at(self) -> At:
+        return At(self.channel, self.inbound.place, self.inbound.thread, self.inbound.server)
+
+    @property
     def event_key(self) -> str:
         """The messageId of what this event says by itself: an edit, or a pressed button."""
         return str(uuid.uuid5(self.channel.pk, f"event {self.row.event_id}"))
@@ -161,8 +165,7 @@ def _postpone(begun: Act, why: Exception) -> None:
 
 
 async def _tell(begun: Act, client: Exchange, said: str) -> None:
-    at = At(begun.channel, begun.inbound.place, begun.inbound.thread)
-    await begun.platform.post(client, at, Outgoing(said, key=f"event-{begun.row.pk}"))
+    await begun.platform.post(client, begun.at, Outgoing(said, key=f"event-{begun.row.pk}"))
 
 
 async def _caller_of(begun: Act, client: Exchange, thread: ChatThread | None) -> tuple[Caller | None, str]:
@@ -226,7 +229,11 @@ async def _done(begun: Act, client: Exchange, caller: Caller, thread: ChatThread
 
 def _thread_of(begun: Act) -> ChatThread | None:
     threads = ChatThread.objects.select_related("session")
-    return threads.filter(**begun.where, session__deleted_at=None).first()
+    thread, server = threads.filter(**begun.where, session__deleted_at=None).first(), begun.inbound.server
+    if thread is not None and server not in ("", thread.server):
+        thread.server = server
+        thread.save(update_fields=["server"])
+    return thread
 
 
 # Messages
@@ -247,7 +254,7 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
     await db.run(quotas.count_act, caller.principal)
     asked = await db.run(_open_question, begun, caller, thread) if thread and inbound.text else None
     with suppress(Later, Refused):
-        await begun.platform.show_typing(client, At(begun.channel, inbound.place, inbound.thread))
+        await begun.platform.show_typing(client, begun.at)
     files = [await _part_of(begun, client, one, agent) for one in inbound.files]
     sent = None
     if asked is not None and context is not None:
@@ -298,7 +305,7 @@ def _begin_anew(begun: Act, caller: Caller, thread: ChatThread | None) -> None:
 
 def _point(begun: Act, caller: Caller, session: uuid.UUID) -> ChatThread:
     """The thread, which is this session from now on."""
-    values = {"session_id": session, "of_guests": caller.is_guest}
+    values = {"session_id": session, "of_guests": caller.is_guest, "server": begun.inbound.server}
     long = begun.inbound.thread if len(begun.inbound.thread) > LONGEST_THREAD else ""
     thread, is_new = ChatThread.objects.get_or_create(**begun.where, defaults={**values, "long_thread": long})
     if not is_new and thread.session_id != session:

@@ -92,7 +92,8 @@ class Writer:
 
     @property
     def at(self) -> At:
-        return At(self.channel, self.row.thread.place, self.row.thread.external_id)
+        thread = self.row.thread
+        return At(self.channel, thread.place, thread.external_id, thread.server)
 
     async def hold(self) -> None:
         """Hold the row longer now and then. Raises Lost."""

@@ -145,6 +145,7 @@ class ChatThread(models.Model):
     place = models.CharField(max_length=300)
     thread = models.CharField(max_length=LONGEST_THREAD, help_text="The platform's; of long ones, a digest.")
     long_thread = models.TextField(blank=True, help_text="The platform's, if it is that long.")
+    server = models.CharField(max_length=300, blank=True, help_text="Of the platform, as it told last.")
     session = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="chat_threads")
     of_guests = models.BooleanField(default=False, help_text="Begun by somebody without an account.")
     created_at = models.DateTimeField(default=timezone.now)
