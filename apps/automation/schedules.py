@@ -164,7 +164,7 @@ def save(principal: Principal, schedule: Schedule) -> Schedule:
     if schedule.agent is None or principal.user_id is None or principal.workspace_id is None:
         raise InvalidFields([("agent", targets.NO_AGENT)])
     targets.check_content(schedule.agent, schedule.text, schedule.inputs)
-    check_seen(principal, schedule.project)
+    check_seen(principal, schedule.project, schedule)
     if schedule.sessions == Schedule.Sessions.SAME and schedule.agent.kind == Agent.Kind.PLAN:
         raise InvalidFields([("sessions", NEW_FOR_PLANS)])
     if schedule._state.adding:

@@ -244,6 +244,7 @@ def _record_message(
                 log.extra_rows += [Dependency(task_id=task_id, on_id=uuid.UUID(one)) for one in depends]
         else:
             said = sent_by(log.context, principal.user_id) | {"message": message}
+            said |= {SOME_AGENTS: True} if principal.agents is not None else {}
             run = _continue_task(log, principal, agent, said, task_id, options)
         if run is not None:
             log.extra_rows.append(run)
@@ -270,7 +271,7 @@ def _seal_payment(log: Ledger, agent: Agent, task: Task | None, task_id: uuid.UU
 AGENT_VERSION, REPEATS = "agentVersion", "repeats"
 """In a task's metadata: the number of the version that it runs with, and the id of the task that it runs again."""
 SOME_AGENTS = "someAgents"
-"""In a task's metadata: true if the credential that began it reaches only some agents."""
+"""In a task's metadata: true if a credential that began or continued it reaches only some agents."""
 
 
 def _repetition(options: Options) -> JSON:

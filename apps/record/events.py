@@ -98,6 +98,8 @@ class UserMessage(TypedDict):
     `imported`: from another program; no agent here got it. `dated`: see `DATED`.
 
     `by`: the key of the member who wrote it; absent: the session's owner. A task that it opens belongs to them.
+
+    `someAgents`: it continues its task by a credential that reaches only some agents.
     """
 
     message: JSON
@@ -108,6 +110,7 @@ class UserMessage(TypedDict):
     opens: NotRequired[Opening]
     task: NotRequired[NewTask]
     title: NotRequired[str]
+    someAgents: NotRequired[bool]
 
 
 class AgentStart(TypedDict):

@@ -196,7 +196,7 @@ class Ledger(Rows):
         self._description = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
         self._lease: Lease | None = None
         self._lease_update: Update | None = None  # written with the events
-        self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}  # state when read
+        self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime, dict[str, Any]]] = {}  # when read
         self._with_artifacts: set[uuid.UUID] = set()  # tasks whose stored artifacts are loaded
         self._is_cleared = False
         self._wait = notifications.LATER
@@ -276,7 +276,7 @@ class Ledger(Rows):
 
     def use_loaded(self, task: Task, *, has_artifacts: bool = True) -> None:
         """Use a task that was read before the lock; compare-and-swap guards its state."""
-        self.tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at)
+        self.tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at, task.metadata)
         if not has_artifacts:
             self._with_artifacts.add(task.pk)
 
@@ -398,9 +398,9 @@ class Ledger(Rows):
             if self._base_hash is not None:  # an earlier write that failed may have left both behind in this object
                 where["head_hash"] = self._base_hash
             updates.append(Update(Context, where, values, StaleWrite(f"context {context.pk} has grown")))
-        for key, (state, status_at) in self._loaded.items():
+        for key, (state, *rest) in self._loaded.items():
             task = self.tasks[key]
-            if (task.state, task.status_at) != (state, status_at):
+            if (task.state, task.status_at, task.metadata) != (state, *rest):
                 names = ["state", "status_message", "slot", "status_at", "status_event"]
                 names += ["metadata"] if task.metadata else []
                 values = {name: getattr(task, name) for name in names}

@@ -135,6 +135,9 @@ def _user_message(event: Event, rows: Rows) -> None:
             created_at=event.at,
             status_at=event.at,
         )
+    elif event.task_id is not None and event.payload.get("someAgents"):
+        task = rows.task(event.task_id)
+        task.metadata = {**task.metadata, "someAgents": True}
     context.archived_at = None
     context.title = event.payload.get("title", context.title)
 

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from django.db.models import Model
+
 from apps.accounts.principals import Principal
 from apps.record.errors import InvalidFields
 from apps.record.events import JSON
@@ -69,9 +71,14 @@ def find_project(principal: Principal, key: uuid.UUID) -> SessionProject | None:
     return found
 
 
-def check_seen(principal: Principal, key: uuid.UUID | None) -> None:
-    """Whether something of the caller's may name this project. Raises InvalidFields."""
-    if key is not None and find_project(principal, key) is None:
+def check_seen(principal: Principal, key: uuid.UUID | None, row: Model) -> None:
+    """Whether a row of the caller's may name this project. One that it names already may be gone.
+
+    Raises InvalidFields.
+    """
+    if key is None or find_project(principal, key) is not None:
+        return
+    if not type(row)._default_manager.filter(pk=row.pk, project=key).exists():
         raise InvalidFields([("project", "There is no such project, or you may not see it.")])
 
 

@@ -216,6 +216,11 @@ class TestSameSession:
         await run.arefresh_from_db()
         assert (await Task.objects.aget(pk=run.task_id)).context_id == session.pk
 
+    def test_message_goes_behind_queued_ones(self, daily, ada, said):
+        enqueue(ada.principal, self.finish(daily), said())
+        run = self.again(daily)
+        assert (run.state, run.task) == (State.STARTED, None)
+
     def test_killed_job_sends_once(self, daily, ada):
         session = self.finish(daily)
         due_again(daily)
@@ -250,6 +255,9 @@ def test_sessions_begin_in_the_schedules_project(ada, bob, hourly):
     assert schedule.runs.get().task.context.project == project.pk
     with pytest.raises(InvalidFields):
         hourly(project=save_project(bob.principal, Project(name="Bob's")).pk)
+    Project.objects.filter(pk=schedule.project).delete()
+    schedule.name = "Still every hour"
+    assert schedules.save(ada.principal, schedule).project == project.pk
 
 
 @pytest.mark.parametrize(

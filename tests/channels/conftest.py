@@ -55,6 +55,10 @@ class Chat:
     async def do(self, request: tuple[dict[str, str], bytes]) -> None:
         """Deliver it, and let workers do it, so far as nothing waits for an agent."""
         assert await self.deliver(request) < 300
+        await self.work()
+
+    async def work(self) -> None:
+        """Let workers do what is due of what was delivered."""
         await work_off(EVENTS_TO_ACT_ON)
 
     async def hear(self) -> None:

@@ -39,6 +39,7 @@ class DiscordStandIn(StandIn):
         beats: the numbers that heartbeats had. `interval`: between them, in milliseconds.
         is_silent: it says nothing after the events, not even to heartbeats.
         begun: how connections of the Gateway began, and how the last one ended.
+        is_early: it does not show commands yet.
     """
 
     name = "discord"
@@ -55,6 +56,7 @@ class DiscordStandIn(StandIn):
         self.beats: list[int] = []
         self.interval, self.is_silent = 41_250, False
         self.ended: int | None = None
+        self.is_early = False
         self.sequence, self.gateway, self.flags = 0, None, 1 << 19
 
     def attach(self, monkeypatch: Any) -> None:
@@ -69,6 +71,8 @@ class DiscordStandIn(StandIn):
         if call.path == "/files/1":
             return b"content of the file"
         if found := re.fullmatch(r"/webhooks/900/token-(\d+)/messages/@original", call.path):
+            if self.is_early:
+                return "404 Not Found", {"message": "Unknown Webhook", "code": 10015}
             return {"id": f"m{found[1]}"}
         if call.headers.get("authorization") != f"Bot {TOKEN}":
             return "401 Unauthorized", {"message": "401: Unauthorized", "code": 0}
@@ -104,7 +108,7 @@ class DiscordStandIn(StandIn):
             assert 0 < len(call.data["name"]) <= 100
             self.threads.add(found[1])
             return {"id": found[1], "type": THREAD}
-        if channel not in self.threads:
+        if channel not in self.threads and not channel.startswith("C"):
             return "404 Not Found", {"message": "Unknown Channel", "code": 10003}
         if call.method == "PATCH":
             self.change(f"{channel}-{rest.rpartition('/')[2]}", self._text(call.data), self._buttons(call.data))

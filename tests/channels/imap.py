@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.message import EmailMessage
 
 from tests.outbound import certificates
@@ -15,12 +15,16 @@ HOST, USER, PASSWORD = "localhost", "agent@example.org", "imap-password"
 class ImapStandIn:
     """Attributes:
     letters: by UID. `sizes`: what it says of one, if that is not its size.
+    tells_next: whether it says which UID comes next.
+    drips: bytes that follow one another, of an answer without an end. `dripped`: whether one began.
+    gone: whether a client left in the middle of it.
     """
 
     def __init__(self) -> None:
         self.letters: dict[int, bytes] = {}
         self.sizes: dict[int, int] = {}
-        self.validity, self.port = 7, 0
+        self.validity, self.port, self.tells_next = 7, 0, True
+        self.drips, self.dripped, self.gone = b"", asyncio.Event(), asyncio.Event()
 
     def add(self, letter: EmailMessage | bytes, size: int = 0) -> int:
         uid = max(self.letters, default=40) + 1
@@ -32,12 +36,24 @@ class ImapStandIn:
         writer.write(b"* OK [CAPABILITY IMAP4rev1] ready\r\n")
         while line := (await reader.readline()).decode().strip():
             tag, command, *rest = line.split(" ", 2)
+            if command == "UID" and self.drips:
+                await self._drip(writer)
+                break
             answer, result = self.answer(command, rest[0] if rest else "")
             writer.write(b"".join([*answer, f"{tag} {result} done\r\n".encode()]))
             await writer.drain()
             if command == "LOGOUT":
                 break
         writer.close()
+
+    async def _drip(self, writer):
+        self.dripped.set()
+        with suppress(OSError):
+            while True:
+                writer.write(self.drips)
+                await writer.drain()
+                await asyncio.sleep(0)
+        self.gone.set()
 
     def answer(self, command: str, rest: str) -> tuple[list[bytes], str]:
         match command:
@@ -47,7 +63,8 @@ class ImapStandIn:
                 return [], "OK" if rest == f'{USER} "{PASSWORD}"' else "NO [AUTHENTICATIONFAILED]"
             case "EXAMINE":
                 following = max(self.letters, default=40) + 1
-                told = f"* OK [UIDVALIDITY {self.validity}] valid\r\n* OK [UIDNEXT {following}] next\r\n"
+                told = f"* OK [UIDVALIDITY {self.validity}] valid\r\n"
+                told += f"* OK [UIDNEXT {following}] next\r\n" if self.tells_next else ""
                 return [b"* %d EXISTS\r\n" % len(self.letters), told.encode()], "OK [READ-ONLY]"
             case "LOGOUT":
                 return [b"* BYE\r\n"], "OK"
@@ -59,7 +76,7 @@ class ImapStandIn:
         if found := re.fullmatch(r"SEARCH UID (\d+):\*", rest):
             uids = [uid for uid in self.letters if uid >= int(found[1])] or sorted(self.letters)[-1:]
             return [b"* SEARCH %s\r\n" % " ".join(map(str, uids)).encode()]
-        if re.fullmatch(r"SEARCH SINCE \d+-[A-Z][a-z]{2}-\d{4}", rest):
+        if re.fullmatch(r"SEARCH (ALL|SINCE \d+-[A-Z][a-z]{2}-\d{4})", rest):
             return [b"* SEARCH %s\r\n" % " ".join(map(str, self.letters)).encode()]
         uid = int(rest.split(" ")[1])
         if "RFC822.SIZE" in rest:

@@ -32,6 +32,7 @@ class TeamsStandIn(StandIn):
 
     Attributes:
         typed: how often the bot showed that it writes. `tokens`: how many it was given.
+        has_no_keys: Microsoft does not tell its keys now.
     """
 
     name = "teams"
@@ -45,6 +46,7 @@ class TeamsStandIn(StandIn):
     def __init__(self) -> None:
         super().__init__()
         self.typed = self.tokens = 0
+        self.has_no_keys = False
 
     def attach(self, monkeypatch: Any) -> None:
         monkeypatch.setattr("apps.optional.channels.teams.platform.Teams.metadata", f"{self.url}/metadata")
@@ -62,6 +64,8 @@ class TeamsStandIn(StandIn):
     def answer(self, call: Call) -> JSON | bytes | tuple[str, JSON]:
         if call.path == "/metadata":
             return {"issuer": "https://api.botframework.com", "jwks_uri": f"{self.url}/keys"}
+        if call.path == "/keys" and self.has_no_keys:
+            return "503 Service Unavailable", {}
         if call.path == "/keys":
             return {"keys": [{**KEY.as_dict(private=False), "endorsements": list(self.endorsements)}]}
         if call.path == "/files/1":
@@ -78,7 +82,7 @@ class TeamsStandIn(StandIn):
             return "401 Unauthorized", {}
         if call.path == "/emea/v3/attachments/1/views/original":
             return b"content of an image"
-        found = re.fullmatch(r"/emea/v3/conversations/([^/]+)/activities(?:/(.+))?", call.path)
+        found = re.fullmatch(r"/(?:emea|amer)/v3/conversations/([^/]+)/activities(?:/(.+))?", call.path)
         return self._spoken(unquote(found[1]).partition(";messageid=")[2], found[2], call.data)
 
     def _spoken(self, thread: str, key: str | None, data: JSON) -> JSON:

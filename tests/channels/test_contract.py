@@ -257,6 +257,12 @@ async def test_new_session_leaves_earlier_questions(talk):
 
 
 @pytest.mark.parametrize("platform", ["mail"], indirect=True)
+async def test_deeply_nested_letter_is_refused(talk):
+    body = b"Message-ID: " + b"(" * 2_000 + b"\n\nhello"
+    assert await talk.deliver((talk.at.sign(body), body)) == 400
+
+
+@pytest.mark.parametrize("platform", ["mail"], indirect=True)
 async def test_long_thread_id_is_answered_whole(talk):
     key = "k" * 1_000
     await talk.do(talk.at.message("ada", "one", key=key))

@@ -13,6 +13,8 @@ from apps.optional.channels.models import ChatChannel, ChatEvent, ChatThread
 from apps.optional.channels.platforms import Button
 from apps.record.models import Context, Message
 from parley import db
+from parley.db import sql
+from tests.channels.conftest import link
 from tests.channels.discord import BOT, DiscordStandIn, signed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,6 +33,7 @@ async def test_old_and_false_requests_count_not(channel):
     genuine = signed(body, now)
     assert await Discord().is_genuine(channel, genuine, body, now)
     assert not await Discord().is_genuine(channel, signed(body, now - 301), body, now)
+    assert not await Discord().is_genuine(channel, {**genuine, "X-Signature-Timestamp": "9" * 310}, body, now)
     assert not await Discord().is_genuine(channel, genuine, b"{} ", now)
     assert not await Discord().is_genuine(channel, {**genuine, "X-Signature-Ed25519": "no hexadecimal"}, body, now)
 
@@ -91,6 +94,16 @@ async def test_new_command_begins_session_in_thread(chat):
 
 
 @of_discord
+async def test_command_waits_until_discord_shows_it(chat):
+    chat.at.is_early = True
+    await chat.do(chat.at.message("ada", "hello"))
+    chat.at.is_early = False
+    await ChatEvent.objects.aupdate(next_try_at=await db.run(sql.database_time))
+    await chat.work()
+    assert await Message.objects.filter(role="user").acount() == 1
+
+
+@of_discord
 async def test_thread_takes_messages_without_mention(chat):
     await chat.do(chat.at.message("ada", "hello", key="70"))
     for channel, key in (("70", "71"), ("C1", "72")):
@@ -98,6 +111,30 @@ async def test_thread_takes_messages_without_mention(chat):
         await chat.do(chat.at.event("MESSAGE_CREATE", said))
     assert await Message.objects.filter(role="user").acount() == 2
     assert await Context.objects.acount() == 1
+
+
+@of_discord
+async def test_talk_without_agent_is_not_stored(chat):
+    await chat.deliver(chat.at.event("MESSAGE_CREATE", chat.at._said("eve", "between us", "C1", "70")))
+    assert not await ChatEvent.objects.aexists()
+
+
+@of_discord
+async def test_stranger_begins_no_thread(chat):
+    await chat.do(chat.at.message("eve", "hello", key="70"))
+    assert "/settings/chat-accounts" in chat.at.texts[0]
+    assert chat.at.threads == set()
+
+
+@of_discord
+@pytest.mark.parametrize("is_linked", [True, False])
+async def test_talk_of_others_in_thread_is_not_answered(chat, bob, is_linked):
+    await chat.do(chat.at.message("ada", "hello", key="70"))
+    if is_linked:
+        await db.run(link, chat.channel, bob, "bob")
+    await chat.do(chat.at.event("MESSAGE_CREATE", chat.at._said("bob", "I think so, too.", "70", "71")))
+    assert chat.at.shown == []
+    assert await Message.objects.filter(role="user").acount() == 1
 
 
 @of_discord
@@ -126,6 +163,14 @@ async def test_gateway_that_refuses_is_problem_of_channel(chat):
     chat.at.coming = [4014]
     await chat.at.be_heard()
     assert "Message Content Intent" in (await ChatChannel.objects.aget()).problem
+
+
+@of_discord
+async def test_resumed_session_clears_problem(chat):
+    await chat.deliver(chat.at.message("ada", "one", key="70"))
+    await ChatChannel.objects.aupdate(problem="Discord's Gateway does not answer.")
+    await chat.at.be_heard()
+    assert (await ChatChannel.objects.aget()).problem == ""
 
 
 @of_discord

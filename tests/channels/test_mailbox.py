@@ -1,10 +1,15 @@
 """Letters from a mailbox: each is done once, whatever happens meanwhile."""
 
+import asyncio
+
 import pytest
+from django.db.models import F
 
 from apps.optional.channels import channels, receiving
 from apps.optional.channels.channels import PAUSE, RESUME
+from apps.optional.channels.mail.mailbox import SPACE
 from apps.optional.channels.models import ChatChannel, ChatEvent, ChatFeed
+from apps.optional.channels.platforms import Refused
 from apps.optional.channels.receiving import FEEDS_TO_READ
 from parley import db, outbound
 from parley.db import sql
@@ -59,6 +64,15 @@ async def test_letters_are_taken_from_first_look_on(channel, server):
     assert await taken() == ["<new@elsewhere.example>"]
 
 
+async def test_server_need_not_tell_next_uid(channel, server):
+    server.tells_next = False
+    server.add(letter("old"))
+    await look()
+    server.add(letter("new"))
+    await look()
+    assert await taken() == ["<new@elsewhere.example>"]
+
+
 class Death(BaseException):
     """Of a worker, in the middle of something."""
 
@@ -108,6 +122,36 @@ async def test_unusable_letters_are_refused_with_note(channel, server):
     assert "<good@elsewhere.example>" in await taken()
 
 
+async def test_deeply_nested_letter_stops_no_mailbox(channel, server):
+    await look()
+    nested = server.add(b"Message-ID: " + b"(" * 2_000 + b"\n\nhello")
+    server.add(letter("good"))
+    await look()
+    assert "cannot be read" in (await ChatEvent.objects.aget(event_id=f"uid 7 {nested}")).problem
+    assert "<good@elsewhere.example>" in await taken()
+
+
+@pytest.mark.parametrize("limit", [{"mailbox.COMMAND_SECONDS": 0.3}, {"platform.Mail.most_bytes": 2_000 - SPACE}])
+async def test_endless_answer_is_given_up(channel, server, monkeypatch, limit):
+    await look()
+    for name, most in limit.items():
+        monkeypatch.setattr(f"apps.optional.channels.mail.{name}", most)
+    server.drips = b"* 1 EXISTS\r\n"
+    async with asyncio.timeout(20):
+        await look()
+    assert "did not answer" in (await ChatChannel.objects.aget()).problem
+
+
+async def test_canceled_look_leaves_the_server(channel, server):
+    await look()
+    server.drips = b"*"
+    looking = asyncio.ensure_future(look())
+    await server.dripped.wait()
+    looking.cancel()
+    async with asyncio.timeout(10):
+        await server.gone.wait()
+
+
 async def test_problem_with_server_is_told(channel, server):
     await db.run(lambda: ChatFeed.objects.update(tries=0))
     outbound.configure([])
@@ -123,12 +167,24 @@ async def test_problem_with_server_is_told(channel, server):
     assert "does not accept" in (await ChatChannel.objects.aget()).problem
 
 
-async def test_paused_mailbox_is_not_read(channel, server, ada):
+async def test_worker_that_lost_mailbox_notes_no_problem(channel, server, monkeypatch):
+    async def fail(self):
+        await ChatFeed.objects.aupdate(fence=F("fence") + 1)
+        raise Refused("It does not work.")
+
+    monkeypatch.setattr("apps.optional.channels.mail.mailbox.Mailbox.open", fail)
+    await look()
+    assert (await ChatChannel.objects.aget()).problem == ""
+
+
+async def test_letters_of_a_pause_are_left_out(channel, server, ada):
     await look()
     await db.run(PAUSE.perform, ada.principal, channel)
     server.add(letter("one"))
     await look()
-    assert await taken() == []
     await db.run(RESUME.perform, ada.principal, await ChatChannel.objects.aget())
     await look()
-    assert await taken() == ["<one@elsewhere.example>"]
+    assert await taken() == []
+    server.add(letter("two"))
+    await look()
+    assert await taken() == ["<two@elsewhere.example>"]

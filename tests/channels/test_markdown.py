@@ -1,5 +1,7 @@
 """Markdown in the forms of platforms."""
 
+from itertools import islice
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,17 +44,30 @@ def test_words_of_agents_stay_words(hostile):
 
 def test_pieces_of_code_are_code():
     lines = "\n".join(f"line {number}" for number in range(40))
-    pieces = split(f"Before\n\n```py\n{lines}\n```\n\nAfter", lambda text: len(text) <= 100)
+    pieces = list(split(f"Before\n\n```py\n{lines}\n```\n\nAfter", lambda text: len(text) <= 100))
     assert all(piece.count("```") in (0, 2) for piece in pieces)
     assert "".join(pieces).count("line ") == 40
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", categories=["L", "P", "Zs"]) | st.just("\n"), max_size=300))
 def test_pieces_fit_and_lose_nothing(text):
-    pieces = split(text, lambda one: len(one) <= 40)
+    pieces = list(split(text, lambda one: len(one) <= 40))
     assert all(len(piece) <= 40 for piece in pieces)
     letters = [one for one in text if one.isalpha()]
     assert [one for piece in pieces for one in piece if one.isalpha()] == letters
+
+
+@pytest.mark.parametrize("text", ["a\n\n" * 33_000, "a\n" * 50_000, "a" * 100_000])
+def test_long_text_is_split_with_little_work(text):
+    rendered = 0
+
+    def fits(one):
+        nonlocal rendered
+        rendered += len(one)
+        return len(one) <= 2_000
+
+    assert len(list(islice(split(text, fits), 20))) == 20
+    assert rendered < 10 * len(text)
 
 
 def test_discord_gets_its_markdown():

@@ -8,9 +8,11 @@ from rest_framework.serializers import ChoiceField
 
 from apps.optional.channels import channels, linking
 from apps.optional.channels.api import NewChatChannel
+from apps.optional.channels.mail.mailbox import Mailbox
 from apps.optional.channels.mail.marking import html_of
 from apps.optional.channels.mail.platform import Mail
 from apps.optional.channels.models import ChatAccount, ChatChannel
+from apps.optional.channels.platforms import Refused
 from apps.optional.channels.slack.platform import Slack
 from apps.optional.channels.telegram.platform import Telegram
 from parley.registry import added
@@ -182,6 +184,12 @@ def test_quoted_text_is_left_out(channel):
     assert one.text == "hello\n\nthere"
 
 
+@pytest.mark.parametrize("port", ["x", "0", "70000", "9" * 4_300])
+def test_impossible_port_is_refused(port):
+    with pytest.raises(Refused, match="Write the IMAP server"):
+        Mailbox.of({"imap_server": f"imap.example.org:{port}", "imap_password": "p"}, 1)
+
+
 @pytest.mark.django_db
 def test_persons_archive_has_linked_accounts_and_no_secret(ada, echo):
     made = ChatChannel(name="Help", platform="slack", agent=echo)
@@ -191,6 +199,32 @@ def test_persons_archive_has_linked_accounts_and_no_secret(ada, echo):
     [(_, _, content)] = linking.personal_data(ada)
     assert [one["account"] for one in content["accounts"]] == ["U1"]
     assert not any(secret in json.dumps(content) for secret in SlackStandIn.credentials.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"imap_password": ""}, {"imap_server": "a.example", "imap_user": "ada", "imap_password": "p"}),
+        ({"imap_user": ""}, {"imap_server": "a.example", "imap_password": "p"}),
+        ({"imap_server": "evil.example"}, {"imap_server": "evil.example", "imap_user": "ada"}),
+        ({"imap_server": "", "imap_password": ""}, {"imap_user": "ada"}),
+        (
+            {"imap_server": "b.example", "imap_password": "q"},
+            {"imap_server": "b.example", "imap_user": "ada", "imap_password": "q"},
+        ),
+    ],
+)
+def test_saved_secret_stays_with_its_address(given, kept):
+    made = ChatChannel(platform="mail")
+    made.credentials = {"imap_server": "a.example", "imap_user": "ada", "imap_password": "p"}
+    made.credentials = given
+    assert made.credentials == kept
+
+
+def test_address_needs_its_secret():
+    made = ChatChannel(platform="mail")
+    made.credentials = {**MailStandIn.credentials, "imap_server": "a.example"}
+    assert [one.name for one in channels.missing_settings(made)] == ["imap_password"]
 
 
 @pytest.mark.django_db

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from apps.optional.channels.channels import TEST, CheckFailed
-from apps.optional.channels.models import ChatChannel
+from apps.optional.channels.models import ChatChannel, ChatThread
 from apps.optional.channels.platforms import At, File, Refused
 from apps.optional.channels.teams import receiving
 from apps.optional.channels.teams.marking import html_of, lines_of
 from apps.optional.channels.teams.platform import Teams
-from apps.record.models import Message
+from apps.record.models import Context, Message
 from parley import db, outbound
 from tests.channels.standin import standing
 from tests.channels.teams import BOT, TeamsStandIn, signed
@@ -56,6 +56,16 @@ async def test_key_must_be_endorsed_for_teams(at, channel):
     assert not await Teams().is_genuine(channel, headers, body, time.time())
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("platform", ["teams"], indirect=True)
+async def test_failed_fetch_of_keys_is_tried_again_soon(chat, monkeypatch):
+    monkeypatch.setattr("apps.optional.channels.teams.proving.AGAIN_SECONDS", 0.0)
+    chat.at.has_no_keys = True
+    assert await chat.deliver(chat.at.message("ada", "hello")) == 503
+    chat.at.has_no_keys = False
+    assert await chat.deliver(chat.at.message("ada", "hello")) == 200
+
+
 def read(**changes):
     return list(receiving.read(TeamsStandIn().activity("ada", "message", "1", "5", **changes)[1]).events)
 
@@ -88,6 +98,11 @@ def test_new_begins_session():
     assert [one.begins_anew for one in read(text="/newer")] == [False]
 
 
+def test_equal_ids_of_two_conversations_are_two_events():
+    told = [TeamsStandIn().activity("ada", "message", "1", "5", place, text="hi")[1] for place in ("19:a", "19:b")]
+    assert len({one.event_id for body in told for one in receiving.read(body).events}) == 2
+
+
 async def test_token_goes_to_own_service_alone(at, channel):
     own = {"contentType": "image/*", "contentUrl": f"{at.service}v3/attachments/1/views/original"}
     info = "application/vnd.microsoft.teams.file.download.info"
@@ -100,7 +115,7 @@ async def test_token_goes_to_own_service_alone(at, channel):
 
 
 async def test_images_are_shown_and_other_files_refused(at, channel):
-    place = At(channel, f"{at.service} 19:c@thread.tacv2", "1")
+    place = At(channel, "19:c@thread.tacv2", "1", at.service)
     async with outbound.exchange() as client:
         await Teams().upload(client, place, "plot.png", "image/png", b"png")
         with pytest.raises(Refused):
@@ -128,6 +143,17 @@ async def test_wrong_secret_is_told(chat, ada):
 
     with pytest.raises(CheckFailed, match="invalid_client"):
         await db.run(change)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("platform", ["teams"], indirect=True)
+async def test_thread_outlives_its_service_address(chat, monkeypatch):
+    await chat.do(chat.at.message("ada", "hello", key="1"))
+    moved = f"{chat.at.url}/amer/"
+    monkeypatch.setattr(TeamsStandIn, "service", moved)
+    await chat.do(chat.at.message("ada", "more", thread="1", key="2"))
+    thread = await ChatThread.objects.aget()
+    assert (thread.server, await Context.objects.acount()) == (moved, 1)
 
 
 @pytest.mark.django_db(transaction=True)

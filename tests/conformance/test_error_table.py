@@ -136,7 +136,8 @@ TOLD: dict[str, Told] = {
         of_platform(429, "too_much", "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED", "rate_limit_error"),
     ),
     **of(
-        "CannotDecrypt FacilitatorUnreachable InterfaceError NotAccepting NotPaid OperationalError SessionUnreadable",
+        "CannotDecrypt FacilitatorUnreachable InterfaceError NoKeys NotAccepting NotPaid OperationalError "
+        "SessionUnreadable",
         of_platform(503, "unavailable", "UNAVAILABLE", "UNAVAILABLE", "service_unavailable_error"),
     ),
 }

@@ -35,9 +35,10 @@ def session(ada, helper):
 def asked(ada, helper, said):
     """The turn of a message in a session."""
 
-    def turn(context, principal=None, agent=None):
-        who = principal or ada.principal
-        return begin(accept.accept(who, agent or helper, said(contextId=context.name_for(who))).run)
+    def turn(context, principal=None, agent=None, task=None):
+        who, more = principal or ada.principal, {"taskId": str(task)} if task else {}
+        message = said(contextId=context.name_for(who), **more)
+        return begin(accept.accept(who, agent or helper, message).run)
 
     return turn
 

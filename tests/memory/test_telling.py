@@ -1,8 +1,10 @@
 """Who is told what of a person's memory, and what the record keeps of it."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from agentkit import Completed
+from agentkit import Completed, InputRequired
 from apps.accounts.models import ApiKey
 from apps.agents.models import TAKES_MEMORY
 from apps.conversations.forks.forking import fork
@@ -13,6 +15,7 @@ from apps.optional.memory.models import AgentMemory, MemoryEntry, PersonalInstru
 from apps.optional.memory.remembering import DELETE, Source, forget, save, save_instructions
 from apps.optional.projects.models import Project
 from apps.optional.projects.projects import save as save_project
+from apps.record.briefings import Asked
 from apps.record.execution import Run
 from apps.record.models import Context
 from tests.members import member
@@ -79,6 +82,15 @@ def test_key_for_some_agents_is_told_nothing(ada, session, known, asked):
     key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
     assert "user_memory" not in asked(session, key.principal).told
     assert texts_of(asked(session, ApiKey.issue(ada, "for all")[0].principal)) == ["Likes tea."]
+
+
+def test_task_continued_by_such_key_is_told_nothing(ada, session, known, asked):
+    known("Likes tea.")
+    key = ApiKey.issue(ada, "for one", agents=["helper"])[0]
+    turn = asked(session)
+    assert texts_of(turn) == ["Likes tea."]
+    end(turn, InputRequired("How many?"))
+    assert "user_memory" not in asked(session, key.principal, task=turn.task.pk).told
 
 
 def test_queued_message_keeps_its_keys_reach(ada, session, said):
@@ -148,6 +160,20 @@ def test_fork_knows_what_was_known_then(ada, helper, session, known, asked):
     forget(ada.principal, gone, Source(helper, session.pk, None))
     assert texts_of(asked(made)) == ["Said in the fork.", "Lives in Rome."]
     assert texts_of(asked(session)) == ["Said in the fork.", "Has a dog.", "Lives in Oslo."]
+
+
+def test_forks_of_forks_take_no_more_queries(ada, helper, session, asked):
+    chain, counts = [session], list[int]()
+    for _ in range(3):
+        end(asked(chain[-1]), Completed("done"))
+        newest = Context.objects.get(pk=chain[-1].pk).last_event
+        chain.append(fork(ada.principal, chain[-1].pk, newest, reason="fork"))
+    for made in chain[1:]:
+        who = Asked(ada.pk, session.workspace_id, made, helper, ada.pk, lambda: ada.principal)
+        with CaptureQueriesContext(connection) as queries:
+            telling.note(who)
+        counts.append(len(queries))
+    assert counts == [counts[0]] * 3
 
 
 def test_fork_of_newest_event_knows_what_was_corrected(ada, session, known, asked):

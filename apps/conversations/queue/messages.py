@@ -140,16 +140,16 @@ def enqueue(
 def send_or_queue(principal: Principal, context: Context, message: JSON) -> uuid.UUID | None:
     """Send a message (see `composing`) to the session's agent, as soon as nothing works in the session. Synchronous.
 
-    Returns its task; None if it waits in the queue. The same message is sent once. Raises errors.Refusal; then nothing
-    was stored.
+    Returns its task; None if it waits in the queue, as it does behind others that wait or are on hold. The same message
+    is sent once. Raises errors.Refusal; then nothing was stored.
     """
     if earlier := sent_before(principal, context, message):
         return earlier.task
     is_queued = QueuedMessage.everything.filter(context=context, message_id=message["messageId"]).exists()
-    if not is_queued and _is_idle(context):
+    if not is_queued and _is_free(context):
         addressed = {**message, "contextId": context.name_for(principal)}
         with suppress(SessionBusy):
-            return send.accept_and_publish(principal, context.agent, addressed, extra_writes=_check_idle).task
+            return send.accept_and_publish(principal, context.agent, addressed, extra_writes=_check_free).task
     if enqueue(principal, context, message):
         QUEUES.publish(context.pk)
     return None
@@ -158,6 +158,12 @@ def send_or_queue(principal: Principal, context: Context, message: JSON) -> uuid
 def _check_idle(log: Ledger, task: uuid.UUID) -> None:
     """In the transaction that records a message. Raises SessionBusy if another task is unfinished."""
     if not _is_idle(log.context, besides=task):
+        raise SessionBusy
+
+
+def _check_free(log: Ledger, task: uuid.UUID) -> None:
+    """Like `_check_idle`, for a message that was not queued. Raises SessionBusy also if others wait."""
+    if not _is_free(log.context, besides=task):
         raise SessionBusy
 
 
@@ -392,6 +398,10 @@ def _lock_context(context_id: uuid.UUID) -> Context | None:
 def _is_idle(context: Context, besides: uuid.UUID | None = None) -> bool:
     others = Task.objects.unfinished().filter(context=context.pk)
     return not (others.exclude(pk=besides) if besides else others).exists()
+
+
+def _is_free(context: Context, besides: uuid.UUID | None = None) -> bool:
+    return _is_idle(context, besides) and not QueuedMessage.objects.filter(context=context.pk).exists()
 
 
 def _newest_task(context: Context) -> Task | None:

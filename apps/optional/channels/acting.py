@@ -96,6 +96,10 @@ class Act:
         return {"channel": self.channel, "place": self.inbound.place, "thread": thread}
 
     @property
+    def at(self) -> At:
+        return At(self.channel, self.inbound.place, self.inbound.thread, self.inbound.server)
+
+    @property
     def event_key(self) -> str:
         """The messageId of what this event says by itself: an edit, or a pressed button."""
         return str(uuid.uuid5(self.channel.pk, f"event {self.row.event_id}"))
@@ -110,8 +114,11 @@ async def act(key: int) -> None:
     async with outbound.exchange(limits) as client:
         try:
             async with asyncio.timeout(LONGEST_EVENT):
-                begun, thread = await _placed(begun, client)
-                said = await _done(begun, client, thread)
+                thread = await db.run(_thread_of, begun)
+                caller, said = await _caller_of(begun, client, thread)
+                if caller is not None:
+                    begun, thread = await _placed(begun, client, thread)
+                    said = await _done(begun, client, caller, thread)
                 if said:
                     await _tell(begun, client, said)
         except Refused as refused:
@@ -158,13 +165,39 @@ def _postpone(begun: Act, why: Exception) -> None:
 
 
 async def _tell(begun: Act, client: Exchange, said: str) -> None:
-    at = At(begun.channel, begun.inbound.place, begun.inbound.thread)
-    await begun.platform.post(client, at, Outgoing(said, key=f"event-{begun.row.pk}"))
+    await begun.platform.post(client, begun.at, Outgoing(said, key=f"event-{begun.row.pk}"))
 
 
-async def _placed(begun: Act, client: Exchange) -> tuple[Act, ChatThread | None]:
-    """The event where it belongs, and the thread that is known there."""
-    thread, inbound = await db.run(_thread_of, begun), begun.inbound
+async def _caller_of(begun: Act, client: Exchange, thread: ChatThread | None) -> tuple[Caller | None, str]:
+    """Whose act it is, if something is to be done; otherwise what the person is told."""
+    inbound = begun.inbound
+    if not inbound.is_addressed and thread is None:
+        return None, ""  # people talk to each other
+    code = linking.code_in(inbound.text) if inbound.kind == "message" else ""
+    if code and (said := await db.run(linking.redeem, begun.channel, inbound, code)):
+        return None, said
+    caller = await db.run(linking.caller_of, begun.channel, inbound)
+    if inbound.kind == "press":
+        await begun.platform.acknowledge(client, begun.channel, inbound)
+    if caller is None:
+        is_told = inbound.is_addressed and inbound.kind in ("message", "press")
+        return None, linking.how_to_link(begun.channel) if is_told else ""
+    if thread is not None and not inbound.is_addressed and not await db.run(_may_write, caller, thread):
+        return None, ""
+    return caller, ""
+
+
+def _may_write(caller: Caller, thread: ChatThread) -> bool:
+    try:
+        _open_session(caller, thread.session_id, thread.of_guests)
+    except Refusal:
+        return False
+    return True
+
+
+async def _placed(begun: Act, client: Exchange, thread: ChatThread | None) -> tuple[Act, ChatThread | None]:
+    """The event where it belongs, and the thread that is known there. A stranger begins none."""
+    inbound = begun.inbound
     if thread is None and inbound.kind == "message" and inbound.is_addressed:
         opened = await begun.platform.open_thread(client, begun.channel, inbound)
         if opened != inbound:
@@ -173,19 +206,9 @@ async def _placed(begun: Act, client: Exchange) -> tuple[Act, ChatThread | None]
     return begun, thread
 
 
-async def _done(begun: Act, client: Exchange, thread: ChatThread | None) -> str:
+async def _done(begun: Act, client: Exchange, caller: Caller, thread: ChatThread | None) -> str:
     """Do it; returns what the person is to be told besides the agent's answer. Raises what is tried again."""
     inbound = begun.inbound
-    if not inbound.is_addressed and thread is None:
-        return ""  # people talk to each other
-    code = linking.code_in(inbound.text) if inbound.kind == "message" else ""
-    if code and (said := await db.run(linking.redeem, begun.channel, inbound, code)):
-        return said
-    caller = await db.run(linking.caller_of, begun.channel, inbound)
-    if inbound.kind == "press":
-        await begun.platform.acknowledge(client, begun.channel, inbound)
-    if caller is None:
-        return linking.how_to_link(begun.channel) if inbound.kind in ("message", "press") else ""
     db.caller.set(caller.principal.sender)
     try:
         match inbound.kind:
@@ -206,7 +229,11 @@ async def _done(begun: Act, client: Exchange, thread: ChatThread | None) -> str:
 
 def _thread_of(begun: Act) -> ChatThread | None:
     threads = ChatThread.objects.select_related("session")
-    return threads.filter(**begun.where, session__deleted_at=None).first()
+    thread, server = threads.filter(**begun.where, session__deleted_at=None).first(), begun.inbound.server
+    if thread is not None and server not in ("", thread.server):
+        thread.server = server
+        thread.save(update_fields=["server"])
+    return thread
 
 
 # Messages
@@ -227,7 +254,7 @@ async def _say(begun: Act, client: Exchange, caller: Caller, thread: ChatThread 
     await db.run(quotas.count_act, caller.principal)
     asked = await db.run(_open_question, begun, caller, thread) if thread and inbound.text else None
     with suppress(Later, Refused):
-        await begun.platform.show_typing(client, At(begun.channel, inbound.place, inbound.thread))
+        await begun.platform.show_typing(client, begun.at)
     files = [await _part_of(begun, client, one, agent) for one in inbound.files]
     sent = None
     if asked is not None and context is not None:
@@ -278,7 +305,7 @@ def _begin_anew(begun: Act, caller: Caller, thread: ChatThread | None) -> None:
 
 def _point(begun: Act, caller: Caller, session: uuid.UUID) -> ChatThread:
     """The thread, which is this session from now on."""
-    values = {"session_id": session, "of_guests": caller.is_guest}
+    values = {"session_id": session, "of_guests": caller.is_guest, "server": begun.inbound.server}
     long = begun.inbound.thread if len(begun.inbound.thread) > LONGEST_THREAD else ""
     thread, is_new = ChatThread.objects.get_or_create(**begun.where, defaults={**values, "long_thread": long})
     if not is_new and thread.session_id != session:

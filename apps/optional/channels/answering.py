@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 
 from django.conf import settings
 from django.db import transaction
@@ -91,7 +92,8 @@ class Writer:
 
     @property
     def at(self) -> At:
-        return At(self.channel, self.row.thread.place, self.row.thread.external_id)
+        thread = self.row.thread
+        return At(self.channel, thread.place, thread.external_id, thread.server)
 
     async def hold(self) -> None:
         """Hold the row longer now and then. Raises Lost."""
@@ -200,12 +202,15 @@ class Writer:
             await follow.aclose()
 
     async def _show_text(self, text: str) -> None:
-        chunks = markdown.split(text.strip(), self.platform.fits)
+        for number, chunk in enumerate(await asyncio.to_thread(self._chunks, text.strip())):
+            await self.show(f"text:{number}", chunk)
+
+    def _chunks(self, text: str) -> list[str]:
+        chunks = list(islice(markdown.split(text, self.platform.fits), MOST_POSTS + 1))
         if len(chunks) > MOST_POSTS:
             address = questions.session_address(self.row.session_id)
             chunks = [*chunks[: MOST_POSTS - 1], TOO_MUCH.format(address).strip()]
-        for number, chunk in enumerate(chunks):
-            await self.show(f"text:{number}", chunk)
+        return chunks
 
     async def _end(self, text: str, tail: str, files: Sequence[turns.File], end: End, settled_at: int) -> None:
         question = await db.run(self._question, tail) if end.state.is_interrupted else None
@@ -231,7 +236,7 @@ class Writer:
         if not question.choices:
             await db.run(self._post_of, f"question:{settled_at}", question)  # a text answers it
             return
-        if not self.platform.fits(question.text):
+        if not await asyncio.to_thread(self.platform.fits, question.text):
             address = questions.session_address(question.task.context_id)
             await self.show(f"question:{settled_at}", f"{questions.TOO_LONG} Answer at {address}")
             return

@@ -64,7 +64,8 @@ class ChangedFields(RequestShape):
     agent = Target()
     credentials = Credentials(
         required=False,
-        help_text="The platform's settings by name. Secrets are never shown; a blank one stays as it is.",
+        help_text="The platform's settings by name. Secrets are never shown; a blank one stays as it is. Another blank "
+        "setting is removed. With another address, its secret is needed again.",
     )
 
     class Meta:

@@ -53,8 +53,9 @@ def save(principal: Principal, channel: ChatChannel) -> ChatChannel:
 
 
 def missing_settings(channel: ChatChannel) -> list[Setting]:
-    saved = channel.credentials
-    return [one for one in channel.at.settings if one.is_needed and not saved.get(one.name)] if channel.at else []
+    saved, known = channel.credentials, channel.at.settings if channel.at else ()
+    sent = {one.gets for one in known if saved.get(one.name)}
+    return [one for one in known if (one.is_needed or one.name in sent) and not saved.get(one.name)]
 
 
 def shown_settings(channel: ChatChannel) -> JSON:
@@ -89,7 +90,7 @@ def resume(channel: ChatChannel, principal: Principal) -> ChatChannel:
     """Raises NotNeeded."""
     if not ChatChannel.objects.filter(pk=channel.pk, paused_at__isnull=False).update(paused_at=None):
         raise NotNeeded("It is not paused.")
-    tune(channel, is_on=not missing_settings(channel))
+    tune(channel, is_on=not missing_settings(channel), is_afresh=True)
     return channel
 
 

@@ -161,19 +161,56 @@ def _linked(words: str, url: str, marks: Marks) -> str:
 # Splitting
 
 
-def split(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """The Markdown in pieces that fit, as few as possible: between blocks, then lines, then anywhere."""
+def split(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
+    """The Markdown in pieces that fit, as few as possible: between blocks, then lines, then anywhere.
+
+    Each piece takes some tens of calls of `fits`. Who needs only the first does not pay for the others.
+    """
     if fits(text):
-        return [text]
-    pieces: list[str] = []
-    for block in _top_blocks(text):
-        if pieces and fits(joined := f"{pieces[-1]}\n\n{block}"):
-            pieces[-1] = joined
-        elif fits(block):
-            pieces.append(block)
-        else:
-            pieces += _lines_that_fit(block, fits)
-    return pieces
+        return iter([text])
+    return _packed(list(_top_blocks(text)), "\n\n".join, fits, lambda block: _lines_that_fit(block, fits))
+
+
+def _packed(
+    units: list[str],
+    join: Callable[[list[str]], str],
+    fits: Callable[[str], bool],
+    smaller: Callable[[str], Iterator[str]],
+) -> Iterator[str]:
+    """In each piece as many units as fit. One that does not becomes smaller ones; the last goes with the next unit."""
+    at = 0
+
+    def fit(number: int) -> bool:
+        return fits(join(units[at : at + number]))
+
+    while at < len(units):
+        if count := _most(len(units) - at, fit):
+            chosen, at = units[at : at + count], at + count
+            if "".join(chosen).strip():
+                yield join(chosen)
+            continue
+        last = ""
+        for part in smaller(units[at]):
+            if last.strip():
+                yield join([last])
+            last = part
+        units[at] = last
+        at += 0 if fit(1) else 1  # what cannot be made to fit is left out
+
+
+def _most(count: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `count` that fits, by bisection; 0 if 1 does not.
+
+    It begins with small ones, so that none that is tried is much larger than what fits.
+    """
+    low, high = 0, 1
+    while high <= count and fits(high):
+        low, high = high, high * 2
+    high = min(high, count + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def _top_blocks(text: str) -> Iterator[str]:
@@ -185,31 +222,28 @@ def _top_blocks(text: str) -> Iterator[str]:
             yield block
 
 
-def _lines_that_fit(block: str, fits: Callable[[str], bool]) -> list[str]:
+def _lines_that_fit(block: str, fits: Callable[[str], bool]) -> Iterator[str]:
     """A block's lines; a code block is one in each piece."""
     lines = block.split("\n")
     before = after = ""
     if lines[0].lstrip().startswith(("```", "~~~")):
-        before, after = f"{lines[0]}\n", f"\n{lines[0].lstrip()[:3]}"
-        lines = lines[1:-1] if lines[-1].strip() == lines[0].lstrip()[:3] else lines[1:]
-    pieces: list[str] = []
-    for line in lines:
-        for part in _short(line, lambda one: fits(before + one + after)):
-            if pieces and fits(f"{before}{pieces[-1]}\n{part}{after}"):
-                pieces[-1] += f"\n{part}"
-            else:
-                pieces.append(part)
-    return [before + one + after for one in pieces]
+        sign = lines[0].lstrip()[:3]
+        before, after = f"{lines[0]}\n", f"\n{sign}"
+        before = before if fits(f"{before}.{after}") else f"{sign}\n"
+        lines = lines[1:-1] if lines[-1].strip() == sign else lines[1:]
+
+    def join(some: list[str]) -> str:
+        return before + "\n".join(some) + after
+
+    return _packed(lines, join, fits, lambda line: _short(line, lambda one: fits(join([one]))))
 
 
 def _short(line: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    while not fits(line) and len(line) > 1:
-        low, high = 1, len(line)
-        while high - low > 1:  # the longest beginning that fits
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(line[:middle]) else (low, middle)
-        space = line.rfind(" ", low // 2, low)
-        end = space + 1 if space > 0 else low
-        yield line[:end].rstrip()
-        line = line[end:]
-    yield line
+    """The longest beginnings that fit, up to a space if there is one in their second half."""
+    at = 0
+    while at < len(line):
+        most = max(_most(len(line) - at, lambda number, at=at: fits(line[at : at + number])), 1)  # type: ignore[misc]
+        space = line.rfind(" ", at + most // 2, at + most) if at + most < len(line) else -1
+        end = space + 1 if space > at else at + most
+        yield line[at:end].rstrip()
+        at = end

@@ -80,9 +80,15 @@ class ChatChannel(models.Model):
 
     @credentials.setter
     def credentials(self, given: dict[str, str]) -> None:
-        """Take these; a blank one stays as it is."""
-        taken = {name: value.strip() for name, value in given.items() if value.strip()}
-        self.secrets = json.dumps({**self.credentials, **taken})
+        """Take these. A blank secret stays as it is, unless it would go to another address; other blank ones go."""
+        before, settings = self.credentials, self.at.settings if self.at else ()
+        secret = {one.name for one in settings if one.is_secret}
+        taken = {name: value.strip() for name, value in given.items() if value.strip() or name not in secret}
+        after = {name: value for name, value in {**before, **taken}.items() if value}
+        for one in settings:
+            if one.gets and after.get(one.name) != before.get(one.name) and one.gets not in taken:
+                after.pop(one.gets, None)
+        self.secrets = json.dumps(after)
 
     @property
     def at(self) -> Platform | None:
@@ -139,6 +145,7 @@ class ChatThread(models.Model):
     place = models.CharField(max_length=300)
     thread = models.CharField(max_length=LONGEST_THREAD, help_text="The platform's; of long ones, a digest.")
     long_thread = models.TextField(blank=True, help_text="The platform's, if it is that long.")
+    server = models.CharField(max_length=300, blank=True, help_text="Of the platform, as it told last.")
     session = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="chat_threads")
     of_guests = models.BooleanField(default=False, help_text="Begun by somebody without an account.")
     created_at = models.DateTimeField(default=timezone.now)
@@ -277,4 +284,4 @@ class ChatPost(models.Model):
 
     def choice(self, number: str) -> dict[str, Any] | None:
         """The answer of a button."""
-        return self.choices[int(number)] if number.isdecimal() and int(number) < len(self.choices) else None
+        return self.choices[int(number)] if number in map(str, range(len(self.choices))) else None

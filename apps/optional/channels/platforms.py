@@ -60,6 +60,7 @@ class Inbound:
         event_id: the same when the platform delivers it again.
         person: the platform's id of who did it. `name` is what they are called there.
         place: where to answer; only the platform reads it.
+        server: of the platform, that has the place; "" if the platform has one. What it told last counts.
         thread: the talk within the place. A thread is a session.
         message: the platform's id of the message that was sent or edited; of a button or a reaction, the one it is at.
         press: the value of a button.
@@ -81,6 +82,7 @@ class Inbound:
     rating: int = 0
     is_addressed: bool = True
     begins_anew: bool = False
+    server: str = ""
 
     def to_json(self) -> JSON:
         return {**asdict(self), "files": [asdict(one) for one in self.files]}
@@ -134,22 +136,27 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Where something is posted. What `place` and `thread` mean, only the platform knows."""
+    """Where something is posted. What `place` and `thread` mean, only the platform knows. `server`: see `Inbound`."""
 
     channel: ChatChannel
     place: str
     thread: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a person copies from the platform. Its name is a key of `ChatChannel.credentials`."""
+    """What a person copies from the platform. Its name is a key of `ChatChannel.credentials`.
+
+    `gets`: the name of the secret that is sent to this address. Without a new one, another address gets none.
+    """
 
     name: str
     label: str
     help_text: str
     is_secret: bool = True
     is_needed: bool = True
+    gets: str = ""
 
 
 class Platform(ABC):
@@ -182,7 +189,10 @@ class Platform(ABC):
 
     @abstractmethod
     async def is_genuine(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-        """Did the platform send this request? `headers` find names in any case; `now` is in seconds since 1970."""
+        """Did the platform send this request? `headers` find names in any case; `now` is in seconds since 1970.
+
+        Raises a Refusal if nobody can know now; the platform sends it again then.
+        """
 
     @abstractmethod
     def read(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes) -> Received:

@@ -11,7 +11,7 @@ import asyncio
 import datetime
 import logging
 import uuid
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import F
 
 from apps.optional.channels.acting import EVENTS_TO_ACT_ON
-from apps.optional.channels.models import ChatChannel, ChatEvent, ChatFeed, bounded
+from apps.optional.channels.models import LONGEST_THREAD, ChatChannel, ChatEvent, ChatFeed, ChatThread, bounded
 from apps.optional.channels.platforms import Heard, Inbound, Later, Platform, Refused
 from apps.record.content import strict_json
 from parley import db, outbound
@@ -46,14 +46,14 @@ def find_channel(key: uuid.UUID) -> ChatChannel | None:
 
 
 def record(channel: ChatChannel, events: Iterable[Inbound], refused: Mapping[str, str] = {}) -> int:
-    """Have workers do what came in. What came before is left out; returns how many are new.
+    """Have workers do what came in. What came before, or is not to the agent, is left out; returns how many are new.
 
     `refused`: why something is not taken, by its event id.
     """
     if channel.paused_at:
         return 0
     now = sql.database_time()
-    rows = _rows(channel, events, refused, now)
+    rows = _rows(channel, _of_talks(channel, list(events)), refused, now)
     if not rows:
         return 0
     with write_transaction():
@@ -70,6 +70,21 @@ def record(channel: ChatChannel, events: Iterable[Inbound], refused: Mapping[str
         keys = list(ChatEvent.objects.filter(channel=channel, event_id__in=ids).values_list("pk", flat=True))
         transaction.on_commit(lambda: EVENTS_TO_ACT_ON.publish(*keys))
     return len(new)
+
+
+def _of_talks(channel: ChatChannel, events: Sequence[Inbound]) -> list[Inbound]:
+    """Without what people say to each other where the agent has no thread: their words are not stored."""
+    asides = [one for one in events if not one.is_addressed]
+    known = {_thread(one) for one in events if one.is_addressed}
+    if asides:
+        places, threads = zip(*(_thread(one) for one in asides), strict=True)
+        rows = ChatThread.objects.filter(channel=channel, session__deleted_at=None)
+        known |= set(rows.filter(place__in=places, thread__in=threads).values_list("place", "thread"))
+    return [one for one in events if one.is_addressed or _thread(one) in known]
+
+
+def _thread(event: Inbound) -> tuple[str, str]:
+    return event.place, bounded(event.thread, LONGEST_THREAD)
 
 
 def _rows(
@@ -97,12 +112,16 @@ class Lost(Exception):
     """Another worker reads this feed now, it was turned off, or its channel was changed."""
 
 
-def tune(channel: ChatChannel, *, is_on: bool) -> None:
-    """Read the channel from now on with its present settings, or not any more."""
+def tune(channel: ChatChannel, *, is_on: bool, is_afresh: bool = False) -> None:
+    """Read the channel from now on with its present settings, or not any more.
+
+    `is_afresh`: leave out what was written since the last look.
+    """
     is_on = is_on and channel.at is not None and channel.at.listens(channel)
     if is_on:
         ChatFeed.objects.get_or_create(channel=channel)
-    values = {"fence": F("fence") + 1, "lease_until": None, "tries": 0, "next_try_at": sql.database_time()}
+    values: dict[str, Any] = {"fence": F("fence") + 1, "lease_until": None, "tries": 0}
+    values |= {"next_try_at": sql.database_time()} | ({"state": {}} if is_afresh else {})
     ChatFeed.objects.filter(channel=channel).update(is_on=is_on, **values)
 
 
@@ -199,12 +218,10 @@ def _read_again(feed: ChatFeed, platform: Platform) -> None:
 
 
 def _postpone(feed: ChatFeed, problem: str, seconds: float | None = None) -> None:
-    ChatChannel.objects.filter(pk=feed.channel_id).update(problem=problem[:300])
-    if seconds is None:
-        feed.retry(*WAITS)
-    else:
-        _release(feed, seconds)
+    """Try again later. A worker that lost the feed notes no problem: another one reads it by now."""
+    if feed.retry(*WAITS) if seconds is None else _release(feed, seconds):
+        ChatChannel.objects.filter(pk=feed.channel_id).update(problem=problem[:300])
 
 
-def _release(feed: ChatFeed, seconds: float, **values: Any) -> None:
-    feed.release(next_try_at=sql.database_time() + datetime.timedelta(seconds=seconds), **values)
+def _release(feed: ChatFeed, seconds: float, **values: Any) -> bool:
+    return feed.release(next_try_at=sql.database_time() + datetime.timedelta(seconds=seconds), **values)

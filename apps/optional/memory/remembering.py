@@ -96,7 +96,7 @@ def _check(principal: Principal, entry: MemoryEntry) -> None:
         raise InvalidFields([("text", "Write what to remember.")])
     if len(entry.text) > MAX_TEXT:
         raise InvalidFields([("text", f"Write at most {MAX_TEXT} characters: one thing an entry.")])
-    check_seen(principal, entry.project)
+    check_seen(principal, entry.project, entry)
 
 
 def _has_text(entry: MemoryEntry) -> bool:

@@ -8,7 +8,9 @@ their texts: what is deleted is not told again, and stays nowhere.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 
 from django.db.models import Q
 
@@ -64,17 +66,22 @@ def _known_in(context: Context) -> Q:
         return Q()
     points = lineage.events(context).filter(index__in=[one.index - 1 for one in forks])
     ended = dict(points.values_list("index", "at"))
-    moments = [one.at if _is_of_newest(one) else ended.get(one.index - 1, one.at) for one in forks]
+    grown = _grown_before(forks)
+    is_of_newest = [uuid.UUID(one.payload["parent"]) not in grown for one in forks]
+    moments = [
+        one.at if newest else ended.get(one.index - 1, one.at) for one, newest in zip(forks, is_of_newest, strict=True)
+    ]
     known = Q(at__lte=moments[0]) | Q(session=context.pk)
     for fork, until in zip(forks, moments[1:], strict=False):
         known |= Q(session=fork.context_id, at__lte=until)
     return known
 
 
-def _is_of_newest(fork: Event) -> bool:
-    """Whether nothing but marks of forks followed in the parent when the fork was made."""
-    later = Event.objects.filter(context=fork.payload["parent"], index__gt=fork.payload["at"], at__lte=fork.at)
-    return not later.exclude(type=EventType.SESSION_FORKED).exists()
+def _grown_before(forks: Sequence[Event]) -> set[uuid.UUID]:
+    """The forked sessions in which more than marks of forks followed before the fork was made. Each was forked once."""
+    later = [Q(context=fork.payload["parent"], index__gt=fork.payload["at"], at__lte=fork.at) for fork in forks]
+    found = Event.objects.filter(reduce(or_, later)).exclude(type=EventType.SESSION_FORKED)
+    return set(found.order_by().values_list("context", flat=True).distinct())
 
 
 def _within_bound(texts: Iterable[MemoryText]) -> list[JSON]:

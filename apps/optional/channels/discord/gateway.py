@@ -148,6 +148,8 @@ class Gateway:
             about = {"session": told["session_id"], "url": told["resume_gateway_url"], "bot": told["user"]["id"]}
             self.state.update(about)
             return Heard(state=dict(self.state))
+        if kind == "RESUMED":
+            return Heard(state=dict(self.state))
         if kind not in EVENTS:
             return None
         event_id = f"{self.state['session']} {self.state['number']}"

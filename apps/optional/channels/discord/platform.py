@@ -21,6 +21,7 @@ from apps.optional.channels.platforms import (
     File,
     Heard,
     Inbound,
+    Later,
     Outgoing,
     Platform,
     Received,
@@ -31,6 +32,7 @@ from parley.outbound import Exchange
 
 SIGNATURE, TIME = "X-Signature-Ed25519", "X-Signature-Timestamp"
 TOLERANCE_SECONDS = 300
+LONGEST_TIME = 20  # digits
 READS_MESSAGES = 1 << 18 | 1 << 19  # flags of an application: Message Content Intent
 LONGEST_NAME = 90  # characters of a thread's
 IDLE_MINUTES = 10_080  # until a thread is archived
@@ -63,7 +65,7 @@ class Discord(Platform):
     async def is_genuine(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes, now: float) -> bool:
         """By the application's key (Ed25519) and a time that is at most five minutes off."""
         stamp = headers.get(TIME, "")
-        if not stamp.isdecimal() or abs(now - int(stamp)) > TOLERANCE_SECONDS:
+        if not stamp.isdecimal() or len(stamp) > LONGEST_TIME or abs(now - int(stamp)) > TOLERANCE_SECONDS:
             return False
         try:
             key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(channel.credentials.get("public_key", "")))
@@ -91,9 +93,7 @@ class Discord(Platform):
         """In a server's channel, a thread at the message. Elsewhere, the channel is the thread."""
         token = self._token(channel)
         if event.message.startswith(receiving.OF_COMMAND):
-            path = f"/webhooks/{event.message.removeprefix(receiving.OF_COMMAND)}/messages/@original"
-            shown = await sending.ask(client, self.api, "", "GET", path)
-            event = replace(event, message=f"{event.thread}-{shown['id']}")
+            event = replace(event, message=f"{event.thread}-{await self._shown(client, event)}")
         if event.place == receiving.DIRECT:
             return event
         found = await sending.ask(client, self.api, token, "GET", f"/channels/{event.thread}")
@@ -109,6 +109,16 @@ class Discord(Platform):
             if error.code != sending.HAS_THREAD:
                 raise
         return replace(event, thread=message)  # the thread has the id of its message
+
+    async def _shown(self, client: Exchange, event: Inbound) -> str:
+        """The id of what Discord shows of a command. Raises Later until it does, Refused."""
+        path = f"/webhooks/{event.message.removeprefix(receiving.OF_COMMAND)}/messages/@original"
+        try:
+            return str((await sending.ask(client, self.api, "", "GET", path))["id"])
+        except NotDone as error:
+            if error.code in sending.NOT_YET:
+                raise Later("Discord does not show the command yet.") from None
+            raise
 
     async def show_typing(self, client: Exchange, at: At) -> None:
         await sending.ask(client, self.api, self._token(at.channel), "POST", f"/channels/{at.thread}/typing")

@@ -25,6 +25,7 @@ MOST_OPTIONS = 25
 LONGEST_LABEL = 80
 MOST_BYTES = 10 * 1024 * 1024  # of a file, without a boosted server
 HAS_THREAD = 160004  # error: a thread was already begun at this message
+NOT_YET = (10008, 10015)  # errors: an unknown message or webhook, of a command that was not answered yet
 THREADS = (10, 11, 12)  # types of channels
 WITH_THREADS = (0, 5)
 

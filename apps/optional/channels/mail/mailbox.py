@@ -9,7 +9,11 @@ from __future__ import annotations
 import asyncio
 import datetime
 import imaplib
+import io
+import logging
 import re
+import socket
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -22,15 +26,16 @@ from apps.optional.channels.platforms import JSON, Heard, Inbound, Later, Refuse
 from parley import outbound
 from parley.outbound import Forbidden, OutboundError
 
-PORT = 993
-SECONDS = 20.0  # that a step may take
+PORT, LAST_PORT = 993, 65_535
+SECONDS = 20.0  # until a connection, and without a word of the server
+COMMAND_SECONDS = 120.0  # until a command is answered
 SPACE = 64 * 1024  # bytes of an answer besides the letter
 SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
 NOT_ACCEPTED = "The mail server does not accept the user name and the password."
+TOO_MUCH = "The server sends too much."
 NO_INBOX = "The mail server shows no INBOX to this user."
 
-
+log = logging.getLogger("parley.channels")
 _threads = ThreadPoolExecutor(16, thread_name_prefix="mailboxes")  # a slow server would fill the loop's own
 
 
@@ -38,12 +43,39 @@ async def _in_thread[**P, T](function: Callable[P, T], *args: P.args, **kwargs: 
     return await asyncio.get_running_loop().run_in_executor(_threads, partial(function, *args, **kwargs))
 
 
+class Answer(io.RawIOBase):
+    """What the server says to one command after another: each answer has a deadline and a most of bytes."""
+
+    def __init__(self, connection: Any, most_bytes: int) -> None:
+        self._connection, self._most = connection, most_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        self._until, self._left = time.monotonic() + COMMAND_SECONDS, self._most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises `TimeoutError`, and `abort` for too many bytes."""
+        seconds = self._until - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        self._connection.settimeout(min(seconds, SECONDS))
+        count = int(self._connection.recv_into(buffer))
+        self._left -= count
+        if self._left < 0:
+            raise imaplib.IMAP4.abort(TOO_MUCH)
+        return count
+
+
 class Session(imaplib.IMAP4):
     """A session over a connection that is open: this class never opens one."""
 
     def __init__(self, connection: Any, most_bytes: int) -> None:
-        self._connection, self._lines = connection, connection.makefile("rb")
         self._most = most_bytes + SPACE
+        self._connection, self._answer = connection, Answer(connection, self._most)
+        self._lines = io.BufferedReader(self._answer)
         super().__init__()
 
     def open(self, host: str = "", port: int = PORT, timeout: float | None = None) -> None:
@@ -52,17 +84,23 @@ class Session(imaplib.IMAP4):
     def read(self, size: int) -> bytes:
         """Raises `abort` for more than was asked for."""
         if size > self._most:
-            raise self.abort("The server sends too much.")
+            raise self.abort(TOO_MUCH)
         return bytes(self._lines.read(size))
 
     def readline(self) -> bytes:
         line = bytes(self._lines.readline(self._most))
         if len(line) >= self._most:
-            raise self.abort("The server sends too much.")
+            raise self.abort(TOO_MUCH)
         return line
 
     def send(self, data: Any) -> None:
+        self._answer.begin()
         self._connection.sendall(data)
+
+    def cut(self) -> None:
+        """Of any thread: what waits for the server ends at once."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def shutdown(self) -> None:
         self._lines.close()
@@ -83,7 +121,7 @@ class Mailbox:
     def of(cls, credentials: Mapping[str, str], most_bytes: int) -> Mailbox:
         """Raises Refused if the server is written wrongly."""
         host, _, port = credentials["imap_server"].partition(":")
-        if port and not port.isdecimal():
+        if port and not (port.isdecimal() and len(port) <= 5 and 0 < int(port) <= LAST_PORT):
             raise Refused("Write the IMAP server as imap.example.org or imap.example.org:993.")
         user = credentials.get("imap_user") or credentials.get("address", "")
         return cls(host, int(port or PORT), user, credentials["imap_password"], most_bytes)
@@ -135,8 +173,11 @@ class Mailbox:
             for uid in uids:
                 body, problem = await _in_thread(self._fetch, session, uid)
                 state = {**state, "uid": uid}
-                yield _heard(body, problem, checked_by, state)
+                yield await _in_thread(_heard, body, problem, checked_by, state)
             yield Heard(state={**state, "day": _today()})
+        except (asyncio.CancelledError, GeneratorExit):
+            session.cut()
+            raise
         finally:
             await _in_thread(_close, session)
 
@@ -144,7 +185,8 @@ class Mailbox:
         """From where letters are read, and the UIDs of those that are there."""
         with _later():
             validity = _number(session.response("UIDVALIDITY"))
-            last = _number(session.response("UIDNEXT")) - 1 or max(_search(session, "ALL"), default=0)
+            following = _number(session.response("UIDNEXT"))  # not every server tells it
+            last = following - 1 if following else max(_search(session, "ALL"), default=0)
             here = {"mailbox": self.name, "validity": validity, "uid": last, "day": _today()}
             if state.get("mailbox") != self.name:
                 return here, []
@@ -177,7 +219,8 @@ def _heard(body: bytes, problem: str, checked_by: str, state: JSON) -> Heard:
     if body:
         try:
             events = list(receiving.read(body, checked_by).events)
-        except UNREADABLE:
+        except Exception as error:  # strangers write letters: none may stop the mailbox
+            log.warning("a letter cannot be read: %s", type(error).__name__)
             problem = "It cannot be read."
     number = f"uid {state['validity']} {state['uid']}"
     return Heard(events, state, {number: f"A letter was not taken. {problem}"} if problem else {})
@@ -198,7 +241,10 @@ def _number(response: tuple[str, list[Any]]) -> int:
 
 def _close(session: Session) -> None:
     with suppress(imaplib.IMAP4.error, OSError, ValueError):
-        session.logout()
+        try:
+            session.logout()
+        finally:
+            session.shutdown()
 
 
 @contextmanager

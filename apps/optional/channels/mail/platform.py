@@ -38,10 +38,13 @@ class Mail(Platform):
         ),
         Setting(
             "imap_server", "IMAP server", "Such as imap.example.org. Its INBOX is read each minute, and never changed.",
-            is_secret=False, is_needed=False,
+            is_secret=False, is_needed=False, gets="imap_password",
         ),
         Setting("imap_user", "IMAP user", "If it is not the address.", is_secret=False, is_needed=False),
-        Setting("imap_password", "IMAP password", "Better one for this program alone.", is_needed=False),
+        Setting(
+            "imap_password", "IMAP password", "Better one for this program alone. Another server needs it again.",
+            is_needed=False,
+        ),
         Setting(
             "secret", "Secret", "Without a mailbox: it signs what your mail server hands over. At least 16 characters.",
             is_needed=False,

@@ -123,6 +123,7 @@ class Migration(migrations.Migration):
                 ('place', models.CharField(max_length=300)),
                 ('thread', models.CharField(help_text="The platform's; of long ones, a digest.", max_length=300)),
                 ('long_thread', models.TextField(blank=True, help_text="The platform's, if it is that long.")),
+                ('server', models.CharField(blank=True, help_text='Of the platform, as it told last.', max_length=300)),
                 ('of_guests', models.BooleanField(default=False, help_text='Begun by somebody without an account.')),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('channel', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='threads', to='chats.chatchannel')),

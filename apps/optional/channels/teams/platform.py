@@ -51,7 +51,7 @@ class Teams(Platform):
         return bool(channel.credentials.get("app_id")) and bool(proving.token_in(headers.get("Authorization", "")))
 
     async def is_genuine(self, channel: ChatChannel, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-        """By a token of the Bot Framework for this bot and the service address that the activity has."""
+        """By a token of the Bot Framework for this bot and the service address that the activity has. Raises NoKeys."""
         token, app = proving.token_in(headers.get("Authorization", "")), channel.credentials.get("app_id", "")
         return await proving.is_genuine(keys_of(self.metadata), token, app, parsed(body), now)
 

@@ -15,6 +15,7 @@ from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
+from apps.accounts.errors import Kind, Refusal
 from apps.optional.channels.platforms import parsed
 from parley import outbound
 from parley.outbound import Limits, OutboundError
@@ -29,8 +30,15 @@ ALGORITHMS = ["RS256"]
 SKEW_SECONDS = 300
 KEPT_SECONDS = 24 * 3600.0
 ASKED_SECONDS = 300.0  # between looks for a key that is not known
+AGAIN_SECONDS = 5.0  # after a look that failed
 LONGEST_TOKEN = 10_000
 SLOW = Limits(seconds=10.0)
+
+
+class NoKeys(Refusal):
+    """The keys of Microsoft cannot be read now. Send it again later."""
+
+    kind = Kind.UNAVAILABLE
 
 
 class Keys:
@@ -39,24 +47,28 @@ class Keys:
     def __init__(self, metadata: str) -> None:
         self._metadata = metadata
         self._keys: dict[str, JSON] = {}
-        self._asked_at = float("-inf")
+        self._ask_at = self._ask_for_new_at = float("-inf")
         self._asking = asyncio.Lock()
 
     async def find(self, kid: str) -> JSON | None:
+        """Raises NoKeys."""
         async with self._asking:
-            age = time.monotonic() - self._asked_at
-            if age > KEPT_SECONDS or (kid not in self._keys and age > ASKED_SECONDS):
+            if time.monotonic() > (self._ask_at if kid in self._keys else self._ask_for_new_at):
                 await self._ask()
+            if not self._keys:
+                raise NoKeys
             return self._keys.get(kid)
 
     async def _ask(self) -> None:
-        """Without an answer, the keys that are known stay."""
-        self._asked_at = time.monotonic()
+        """Without an answer, the keys that are known stay, and it is asked again soon."""
+        now = time.monotonic()
+        self._ask_at = self._ask_for_new_at = now + AGAIN_SECONDS
         try:
             async with outbound.exchange(SLOW) as client:
                 document = await _read(client, self._metadata)
                 found = (await _read(client, str(document["jwks_uri"])))["keys"]
             self._keys = {str(one["kid"]): one for one in found}
+            self._ask_at, self._ask_for_new_at = now + KEPT_SECONDS, now + ASKED_SECONDS
         except (OutboundError, LookupError, TypeError) as error:
             log.warning("the keys of the Bot Framework cannot be read: %s", error)
 
@@ -74,7 +86,7 @@ def token_in(header: str) -> str:
 
 
 async def is_genuine(keys: Keys, token: str, app: str, activity: JSON, now: float) -> bool:
-    """Is the token for this bot, of now, and for the service address and the channel of the activity?"""
+    """Is the token for this bot, of now, and for the service address and the channel of the activity? Raises NoKeys."""
     try:
         kid = str(jws.extract_compact(token.encode()).headers().get("kid", ""))
         key = await keys.find(kid)

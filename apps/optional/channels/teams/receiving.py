@@ -1,6 +1,7 @@
 """What Teams sends: an activity (https://learn.microsoft.com/azure/bot-service/rest-api/bot-framework-rest-connector-api-reference).
 
-`place` is the address of the service and the conversation. A thread of a channel is named by its first message;
+`place` is the conversation, and `server` the address of the service, which may change. A thread of a channel is named
+by its first message;
 another chat is one thread.
 """
 
@@ -59,13 +60,20 @@ def _inbound(told: JSON, **more: Any) -> Inbound:
     conversation, _, root = str(told["conversation"]["id"]).partition(OF_THREAD)
     if not root and told["conversation"].get("conversationType") == "channel":
         root = str(told["id"])
-    person, place = told["from"], f"{told['serviceUrl']} {conversation}"
-    if len(place) > LONGEST_PLACE:
-        raise ValueError("The conversation has too long a name.")
-    usual = {"kind": "message", "event_id": f"message {told['id']}", "message": str(told["id"])}
+    person, server = told["from"], str(told["serviceUrl"])
+    if max(len(conversation), len(server)) > LONGEST_PLACE:
+        raise ValueError("The conversation or the service has too long a name.")
+    usual: JSON = {"kind": "message", "event_id": f"message {told['id']}", "message": str(told["id"]), **more}
+    usual["event_id"] = f"{usual['event_id']} {conversation}"  # ids of activities are unique in a conversation only
     who = str(person.get("aadObjectId") or person["id"])
-    about = {"person": who, "name": str(person.get("name") or who), "place": place, "thread": root}
-    return Inbound(**{**usual, **about, **more})
+    about = {
+        "person": who,
+        "name": str(person.get("name") or who),
+        "place": conversation,
+        "thread": root,
+        "server": server,
+    }
+    return Inbound(**about, **usual)
 
 
 def _said(told: JSON) -> tuple[str, bool]:

@@ -63,9 +63,8 @@ def _key(login: str, channel: ChatChannel) -> str:
 
 async def ask(client: Exchange, login: str, at: At, method: str, rest: str, data: JSON) -> JSON:
     """A call about the conversation. Raises Later, Refused."""
-    service, _, conversation = at.place.partition(" ")
-    thread = f"{conversation}{OF_THREAD}{at.thread}" if at.thread else conversation
-    url = f"{service.rstrip('/')}/v3/conversations/{quote(thread, safe='')}/activities{rest}"
+    thread = f"{at.place}{OF_THREAD}{at.thread}" if at.thread else at.place
+    url = f"{at.server.rstrip('/')}/v3/conversations/{quote(thread, safe='')}/activities{rest}"
     headers = {"Authorization": f"Bearer {await token_of(client, login, at.channel)}"}
     status, body, _ = await call(client, method, url, headers=headers, data=data, what="Teams")
     if status < 300:
