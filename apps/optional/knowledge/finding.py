@@ -121,6 +121,13 @@ def searchable(asking: Asking) -> dict[uuid.UUID, int]:
     return dict(counted.order_by("-updated_at").values_list("pk", "passages")[:MOST_COLLECTIONS])
 
 
+def has_places(agent: int, project: uuid.UUID | None) -> bool:
+    """Whether anybody lets the agent search something in such a session, whoever asks. Cheap."""
+    of_project = Collection.objects.filter(project=project) if project else Collection.objects.none()
+    given = AgentCollection.objects.filter(agent=agent).values("pk").order_by()
+    return given.exists() or of_project.exists()
+
+
 def _reach(asking: Asking) -> Q:
     seen = Q(pk__in=Collection.objects.visible_to(asking.principal).values("pk"))
     in_project = Q(project=asking.project) if asking.project else None
