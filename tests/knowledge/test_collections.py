@@ -63,6 +63,28 @@ def test_collection_of_a_project_is_its_peoples(ada, bob, trip):
         save(bob.principal_in(bob.personal_workspace.pk), Collection(name="Mine", project=trip.pk))
 
 
+def test_only_who_runs_a_collection_moves_it(ada, bob, handbook):
+    colleague = member(bob, ada)
+    SHARE.perform(ada.principal, handbook)
+    own = projects.save(colleague, Project(name="Bob's"))
+    taken = Collection.objects.find(colleague, handbook.pk)
+    taken.project = own.pk
+    with pytest.raises(NotYours):
+        save(colleague, taken)
+    moved = Collection.objects.find(ada.principal, handbook.pk)
+    moved.project = projects.save(ada.principal, Project(name="Trip")).pk
+    assert not save(ada.principal, moved).is_shared
+    moved.project = None
+    save(ada.principal, moved)
+    assert not Collection.objects.visible_to(colleague).exists()
+
+
+def test_owner_sees_what_their_lost_project_has(ada, bob, handbook):
+    theirs = projects.save(bob.principal, Project(name="Bob's"))
+    Collection.objects.update(project=theirs.pk)
+    assert Collection.objects.visible_to(ada.principal).get() == handbook
+
+
 def test_same_name_replaces_a_file(ada, handbook):
     first = sources.add_file(ada.principal, handbook, POLICY)
     Source.objects.update(state="ready", digest="a")

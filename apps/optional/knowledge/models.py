@@ -36,11 +36,11 @@ def new_ref() -> str:
 
 
 def collections_seen_by(principal: Principal, path: str = "") -> Q:
-    """The condition for collections that the caller may see: as their project, or else as its own sharing says.
+    """The condition for collections that the caller may see: their own, those of projects that they see, shared ones.
 
     A key for some agents alone sees those that they were given. `path` leads to the collection.
     """
-    seen = Q(**{f"{path}project": None}) & seen_by(principal, path)
+    seen = Q(**principal.own(path)) | (Q(**{f"{path}project": None}) & seen_by(principal, path))
     if find := added.get("visible_projects"):
         seen |= Q(**{f"{path}project__in": find(principal).values("pk")})
     if principal.agents is not None:
