@@ -15,7 +15,7 @@ from apps.optional.knowledge.models import AgentCollection, Collection
 from apps.record.content import blobs
 from apps.record.content.parts import is_blank
 from apps.record.errors import InvalidFields, Kind, Refusal, UnsupportedOperation
-from apps.record.projects import find_project
+from apps.record.projects import check_seen
 from parley.db.sql import write_transaction
 
 MOST_COLLECTIONS = 200  # of one person in a workspace
@@ -72,8 +72,8 @@ def save(principal: Principal, collection: Collection) -> Collection:
     has_moved = before.project != collection.project
     if has_moved:
         _check_run(before, principal)
-    if collection.project is not None and find_project(principal, collection.project) is None:
-        raise InvalidFields([("project", "There is no such project, or you may not see it.")])
+    if is_new or has_moved:
+        check_seen(principal, collection.project)
     with write_transaction():
         if has_moved:
             Collection.objects.filter(pk=collection.pk).update(is_shared=False)

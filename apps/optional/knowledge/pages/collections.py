@@ -45,12 +45,13 @@ class CollectionForm(ResourceForm):
 
     def __init__(self, user: User, *data: Any, **options: Any) -> None:
         super().__init__(user, *data, **options)
-        found = find_project(user.principal, self.instance.project) if self.instance.project else None
-        if found is None:  # a project's page leads here for one
+        project, is_new = self.instance.project, self.instance._state.adding
+        found = find_project(user.principal, project) if project else None
+        if project is None or (found is None and is_new):  # a project's page leads here for one
             del self.fields["project"]
         else:
             help_text = self.fields["project"].help_text
-            choices = [(str(found.key), found.name), ("", "No project")]
+            choices = [(str(project), found.name if found else "A project that you do not see"), ("", "No project")]
             self.fields["project"] = forms.TypedChoiceField(
                 choices=choices, coerce=uuid.UUID, empty_value=None, required=False, help_text=help_text
             )
