@@ -144,6 +144,16 @@ def test_many_passages_are_replaced_in_several_writes(ada, handbook, monkeypatch
     }
 
 
+def test_unexpected_trouble_is_tried_again(ada, handbook, monkeypatch, caplog):
+    source = add(ada, handbook)
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "read", None)
+        work(source)
+    assert (source.state, source.lease_until, bool(source.error)) == ("waiting", None, True)
+    assert "could not be read" in caplog.text
+    assert work(source, is_late=True).state == "ready"
+
+
 def test_source_that_ends_processes_fails(ada, handbook):
     source = add(ada, handbook)
     Source.objects.update(tries=indexing.MOST_TRIES + 1)

@@ -51,6 +51,8 @@ EARLIEST = 0.9  # of the hours between two looks at a page
 HOUR = datetime.timedelta(hours=1)
 ENDED = "The process that read it has ended several times. Split it, or save it in another form."
 
+UNEXPECTED = "It could not be read. Operators find the reason in the log."
+
 
 class Lost(Exception):
     """Another process has claimed the source, or it was removed."""
@@ -64,14 +66,19 @@ async def index(key: uuid.UUID) -> None:
     try:
         if await db.run(_must_read, source):
             await _read(source)
+        elif not await db.run(_needs_vectors, source):
+            await db.run(_put_back, source)
         await _embed(source)
     except Unreadable as problem:
         await db.run(_fail, source, str(problem), is_lasting=problem.is_lasting)
     except (EmbeddingFailed, CannotKeep) as problem:
         log.warning("source %s is found by words alone for now: %s", key, problem)
-        await db.run(source.retry, FIRST_WAIT, LONGEST_WAIT)
+        await db.run(lambda: source.retry(FIRST_WAIT, LONGEST_WAIT, tries=max(1, source.tries)))
     except Lost:
         log.info("source %s was claimed by another process, or removed", key)
+    except Exception:
+        log.exception("source %s could not be read", key)
+        await db.run(_fail, source, UNEXPECTED, is_lasting=False)
 
 
 def _claim(key: uuid.UUID) -> Source | None:
@@ -89,6 +96,16 @@ def _must_read(source: Source) -> bool:
     if source.watch_hours is None or source.checked_at is None:
         return False
     return source.checked_at + EARLIEST * source.watch_hours * HOUR <= database_time()
+
+
+def _needs_vectors(source: Source) -> bool:
+    return vectors.are_possible() and source.embedded_with != settings.EMBEDDING_MODEL
+
+
+def _put_back(source: Source) -> None:
+    """Release what was claimed in vain, until its next look is due."""
+    since = source.checked_at or database_time()
+    source.release(tries=0, next_try_at=since + (source.watch_hours or 0) * HOUR)
 
 
 def _fail(source: Source, sentence: str, *, is_lasting: bool) -> None:
@@ -138,7 +155,7 @@ def _settle(source: Source, **values: Any) -> None:
     """Note that it is read. It stays claimed if its passages need vectors. Raises Lost."""
     values |= {"state": Source.State.READY, "error": "", "tries": 0}
     source.tries = 0
-    if vectors.are_possible() and source.embedded_with != settings.EMBEDDING_MODEL:
+    if _needs_vectors(source):
         is_held = source.extend(LEASE, **values)
     else:
         is_held = source.release(next_try_at=_next_look(source), **values)
@@ -148,7 +165,7 @@ def _settle(source: Source, **values: Any) -> None:
 
 async def _embed(source: Source) -> None:
     """Have vectors made of the passages that have none. Raises EmbeddingFailed, CannotKeep, Lost."""
-    if not await db.run(vectors.are_possible) or source.embedded_with == settings.EMBEDDING_MODEL:
+    if not await db.run(_needs_vectors, source):
         return
     while some := await db.run(vectors.without, source.pk, embeddings.BATCH_SIZE):
         made = await embeddings.vectors_of([text for _, text in some], seconds=EMBEDDING_SECONDS)
@@ -263,10 +280,30 @@ def _kept(there: Sequence[Passage], pieces: Sequence[Piece]) -> dict[int, Passag
 
 
 def due_sources() -> QuerySet[Any, Any]:
-    """Vectors that are gone, as after a backup was restored, are made again."""
-    if vectors.are_possible() and not vectors.are_there():
-        Source.objects.exclude(embedded_with="").update(embedded_with="")
+    """What a worker has to do, also for vectors of another model, and for those that a restored backup lacks."""
+    if vectors.are_possible():
+        has_passages = Source.objects.filter(passages_count__gt=0)
+        if not vectors.has_any():
+            _update(has_passages.filter(embedded_with=settings.EMBEDDING_MODEL), embedded_with="")
+        now = database_time()
+        later = Source.objects.filter(state=Source.State.READY, lease_until=None, tries=0, next_try_at__gt=now)
+        _update(later.exclude(embedded_with=settings.EMBEDDING_MODEL), next_try_at=now)
     return Source.objects.due().values_list("pk", flat=True)
+
+
+def _update(sources: QuerySet[Source], **values: Any) -> None:
+    """Without a write if there are none."""
+    if sources.exists():
+        sources.update(**values)
+
+
+def drop_unused_vectors() -> int:
+    """Deletes the vectors of models that no source uses any more. Returns the number of models.
+
+    While workers change from one model to the next, each keeps its own.
+    """
+    models = set(Source.objects.exclude(state=Source.State.FAILED).values_list("embedded_with", flat=True).distinct())
+    return vectors.drop_others({*models, settings.EMBEDDING_MODEL} - {""})
 
 
 SOURCES = WorkList(
