@@ -94,6 +94,26 @@ def test_same_name_replaces_a_file(ada, handbook):
     assert (uses(POLICY["text"]), uses("Forty.")) == (0, 1)
 
 
+def test_file_does_not_replace_a_page(ada, handbook):
+    page = sources.add_page(ada.principal, handbook, "https://leave.txt")
+    with pytest.raises(InvalidFields):
+        sources.add_file(ada.principal, handbook, POLICY)
+    page.refresh_from_db()
+    assert (page.kind, page.part) == ("page", None)
+
+
+def test_long_addresses_differ_in_their_names(ada, handbook):
+    long = f"https://example.org/{'a' * 300}"
+    first, second = (sources.add_page(ada.principal, handbook, f"{long}{end}") for end in "xy")
+    assert first.name != second.name
+
+
+def test_page_that_is_added_again_is_still_watched(ada, handbook):
+    for hours in (24, None):
+        page = sources.add_page(ada.principal, handbook, "https://example.org/a", watch_hours=hours)
+    assert page.watch_hours == 24
+
+
 def test_empty_files_and_private_addresses_are_refused(ada, handbook):
     with pytest.raises(InvalidParams, match="empty"):
         sources.add_file(ada.principal, handbook, {"text": "", "filename": "a.txt"})

@@ -29,7 +29,7 @@ from apps.installation.embeddings import EmbeddingFailed, Vector
 from apps.optional.knowledge import reading, vectors
 from apps.optional.knowledge.models import Collection, Passage, Source
 from apps.optional.knowledge.passages import Piece
-from apps.optional.knowledge.reading import Page, Unreadable
+from apps.optional.knowledge.reading import Page, Unreadable, page_name
 from apps.optional.knowledge.sql import is_postgresql
 from apps.optional.knowledge.vectors import CannotKeep
 from apps.record.content import blobs
@@ -214,8 +214,10 @@ def _store(source: Source, page: Page) -> JSON:
 
 def _renamed(source: Source, title: str) -> JSON:
     """A page without a name of its own is called by its title."""
-    is_free = title and not Source.objects.filter(collection=source.collection_id, name=title).exists()
-    return {"name": title} if is_free and source.url.endswith(source.name) else {}
+    has_own = source.name != page_name(source.url)
+    if not title or has_own or Source.objects.filter(collection=source.collection_id, name=title).exists():
+        return {}
+    return {"name": title}
 
 
 type Step = Callable[[], object]

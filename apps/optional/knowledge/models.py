@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import secrets
 import uuid
 
@@ -199,6 +200,11 @@ class Source(Retried):
 
     def __str__(self) -> str:
         return self.name
+
+    def is_read_soon(self, now: datetime.datetime) -> bool:
+        """Whether a worker reads it, or will as soon as one is free. `now` is the database's time."""
+        is_held = self.lease_until is not None and self.lease_until > now
+        return self.state == self.State.WAITING and (is_held or self.next_try_at <= now)
 
 
 class PassageQuerySet(VisibleQuerySet["Passage"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -90,6 +91,7 @@ async def _heard(pipe: asyncio.StreamReader | None) -> bytes:
 
 PAGE_LIMITS = Limits(seconds=30.0, bytes=10 * 1024 * 1024, connections=2)
 MOST_REDIRECTS = 5
+LONGEST_NAME = 200  # characters
 TEXT_TYPES = re.compile(
     r"text/.+|application/(json|xml|pdf|xhtml\+xml|yaml)|application/.+\+(json|xml)|application/vnd\.openxml.+",
     re.IGNORECASE,
@@ -97,6 +99,15 @@ TEXT_TYPES = re.compile(
 CONDITIONS = ("If-None-Match", "If-Modified-Since")
 VALIDATOR = re.compile(r"[ -~]{1,300}")  # ETag or Last-Modified
 LASTING = frozenset({400, 401, 403, 404, 405, 406, 410, 451})  # statuses that a later try does not change
+
+
+def page_name(url: str) -> str:
+    """What a page is called until its title is known: its address. A long one ends with a digest, to be its own."""
+    name = url.partition("://")[2]
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[: LONGEST_NAME - len(digest) - 1]}…{digest}"
 
 
 @dataclass(frozen=True, slots=True)
