@@ -122,7 +122,7 @@ def fill(owner: Any, passages: int, texts: Iterator[str], some: Callable[[], Any
     from apps.optional.knowledge import vectors
     from apps.optional.knowledge.models import Collection, Passage, Source
 
-    vectors.drop()
+    vectors.drop_others(())
     vectors.prepare(DIMENSIONS)
     table = vectors.table_of(settings.EMBEDDING_MODEL)
     with connection.cursor() as cursor:

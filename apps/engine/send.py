@@ -307,7 +307,7 @@ async def answer_with_message(
         return claimed
     try:
         admitted, given = choice.admitted, choice.answer
-        said = AgentAnswer(given) if given else await _ask_agent(principal, agent, message, admitted)
+        said = AgentAnswer(given) if given else await _ask_agent(principal, agent, message, admitted, temporary)
         said = dataclasses.replace(said, answer=_cleaned_answer(agent, said.answer), admitted=admitted)
         if admitted is not None:
             said = dataclasses.replace(said, answer=await admitted.checked(said.answer))
@@ -319,7 +319,7 @@ async def answer_with_message(
 
 
 async def _ask_agent(
-    principal: Principal, agent: Agent, message: JSON, admitted: guarding.Admitted | None
+    principal: Principal, agent: Agent, message: JSON, admitted: guarding.Admitted | None, temporary: bool
 ) -> AgentAnswer:
     activity.check_answers(agent)
     if not handlers.can_run(agent):
@@ -331,8 +331,9 @@ async def _ask_agent(
         conversation = dataclasses.replace(conversation, **await admitted.told(conversation))
         message = admitted.message
     session = Session(copy.deepcopy(conversation.memory), options=conversation.options)
-    project = conversation.context.project if conversation.context else None
-    find = handlers.search_of(agent, project, lambda: principal)
+    context = conversation.context or Context(is_temporary=temporary)
+    whose = assignment.searcher(principal, temporary=context.is_temporary)
+    find = handlers.search_of(agent, context.project, lambda: whose)
     answer = await _ask_within_deadline(agent, message, conversation, session, find)
     try:
         return AgentAnswer(answer, output.memory_changes(conversation.memory, session.memory))

@@ -63,12 +63,55 @@ def test_collection_of_a_project_is_its_peoples(ada, bob, trip):
         save(bob.principal_in(bob.personal_workspace.pk), Collection(name="Mine", project=trip.pk))
 
 
+def test_only_who_runs_a_collection_moves_it(ada, bob, handbook):
+    colleague = member(bob, ada)
+    SHARE.perform(ada.principal, handbook)
+    own = projects.save(colleague, Project(name="Bob's"))
+    taken = Collection.objects.find(colleague, handbook.pk)
+    taken.project = own.pk
+    with pytest.raises(NotYours):
+        save(colleague, taken)
+    moved = Collection.objects.find(ada.principal, handbook.pk)
+    moved.project = projects.save(ada.principal, Project(name="Trip")).pk
+    assert not save(ada.principal, moved).is_shared
+    moved.project = None
+    save(ada.principal, moved)
+    assert not Collection.objects.visible_to(colleague).exists()
+
+
+def test_owner_sees_what_their_lost_project_has(ada, bob, handbook):
+    theirs = projects.save(bob.principal, Project(name="Bob's"))
+    Collection.objects.update(project=theirs.pk)
+    found = Collection.objects.visible_to(ada.principal).get()
+    assert save(ada.principal, found) == handbook
+
+
 def test_same_name_replaces_a_file(ada, handbook):
     first = sources.add_file(ada.principal, handbook, POLICY)
     Source.objects.update(state="ready", digest="a")
     again = sources.add_file(ada.principal, handbook, {**POLICY, "text": "Forty."})
     assert (again.pk, again.state, handbook.sources.count()) == (first.pk, "waiting", 1)
     assert (uses(POLICY["text"]), uses("Forty.")) == (0, 1)
+
+
+def test_file_does_not_replace_a_page(ada, handbook):
+    page = sources.add_page(ada.principal, handbook, "https://leave.txt")
+    with pytest.raises(InvalidFields):
+        sources.add_file(ada.principal, handbook, POLICY)
+    page.refresh_from_db()
+    assert (page.kind, page.part) == ("page", None)
+
+
+def test_long_addresses_differ_in_their_names(ada, handbook):
+    long = f"https://example.org/{'a' * 300}"
+    first, second = (sources.add_page(ada.principal, handbook, f"{long}{end}") for end in "xy")
+    assert first.name != second.name
+
+
+def test_page_that_is_added_again_is_still_watched(ada, handbook):
+    for hours in (24, None):
+        page = sources.add_page(ada.principal, handbook, "https://example.org/a", watch_hours=hours)
+    assert page.watch_hours == 24
 
 
 def test_empty_files_and_private_addresses_are_refused(ada, handbook):

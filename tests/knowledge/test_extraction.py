@@ -109,6 +109,23 @@ def test_only_the_beginning_of_a_very_long_text(monkeypatch):
     assert (found.is_whole, sum(len(one.text) for one in found.passages)) == (False, 3_000)
 
 
+def test_many_short_sections_become_few_passages(monkeypatch):
+    monkeypatch.setattr(extraction, "MOST_PASSAGES", 10)
+    text = "# Names\n" + "".join(f"## {number}\nOne of them.\n" for number in range(100))
+    found = read(text.encode(), "text/markdown")
+    assert (len(found.passages), found.is_whole, found.passages[0].heading) == (2, True, "Names")
+    assert "## 99\nOne of them." in found.passages[1].text
+    longer = read("".join(f"# {number}\n{'word ' * 250}\n" for number in range(100)).encode(), "text/markdown")
+    assert (len(longer.passages), longer.is_whole) == (10, False)
+
+
+def test_what_databases_do_not_keep_is_left_out():
+    assert list(cut([Piece("Thirty\0 \ud800days", "Le\0ave\udfff")])) == [Piece("Thirty days", "Leave")]
+    page = read(b"<title>Rules&#xd800;&#0;</title><p>Thirty&#xd800;&#0; days", "text/html")
+    assert "\0" not in f"{page}"
+    assert f"{page}".encode()
+
+
 @pytest.mark.parametrize("content", [b"", b" \n\t", b"\x00\x01\x02binary", b"<html></html>"])
 def test_content_without_text_says_so(content):
     with pytest.raises(NoText):
@@ -126,6 +143,10 @@ async def test_hostile_file_ends_its_process_alone(monkeypatch):
     monkeypatch.setattr(reading, "BOOT", reading.BOOT.replace("from", f"{greedy}; from", 1))
     with pytest.raises(reading.Unreadable, match="too much memory"):
         await reading.read(b"words", "text/plain", "a.txt")
+    monkeypatch.undo()
+    monkeypatch.setattr(reading, "MOST_ANSWERED", 10)
+    with pytest.raises(reading.Unreadable):
+        await reading.read(b"Many words.", "text/plain", "a.txt")
     monkeypatch.undo()
     with pytest.raises(reading.Unreadable, match="damaged"):
         await reading.read(b"%PDF-1.7 nothing", PDF, "a.pdf")

@@ -1,5 +1,6 @@
 """The client API and the pages of knowledge, and where citations lead."""
 
+import datetime
 from http import HTTPStatus
 
 import pytest
@@ -11,6 +12,7 @@ from apps.optional.knowledge.passages import Piece
 from apps.optional.projects import files, projects
 from apps.optional.projects.models import Project
 from parley import db
+from parley.db.sql import database_time
 from tests.knowledge.conftest import put
 from tests.members import member
 
@@ -99,6 +101,8 @@ class TestPages:
         }
         assert 'hx-trigger="every' in ada_browser.get(place).text
         assert "hx-trigger" in ada_browser.get(f"{place}/sources").text
+        Source.objects.update(next_try_at=database_time() + datetime.timedelta(hours=1))
+        assert "hx-trigger" not in ada_browser.get(f"{place}/sources").text
         refused = ada_browser.post(f"{place}/page", {"url": "http://127.0.0.1/"}, follow=True)
         assert refused.status_code == HTTPStatus.OK
         assert Source.objects.count() == 2

@@ -132,6 +132,28 @@ def test_death_in_the_middle_doubles_nothing(ada, handbook, monkeypatch):
     assert len(texts(source)) == 2
 
 
+def test_many_passages_are_replaced_in_several_writes(ada, handbook, monkeypatch):
+    monkeypatch.setattr(indexing, "AT_ONCE", 2)
+    numbered = lambda *numbers: "".join(f"# Rule {number}\nQuiet.\n" for number in numbers)  # noqa: E731
+    source = work(add(ada, handbook, numbered(*range(7))))
+    refs = dict(source.passages.values_list("text", "ref"))
+    work(add(ada, handbook, numbered(6, 7, 3, 0, 8, 5)))
+    assert texts(source) == [f"# Rule {number}\nQuiet." for number in (6, 7, 3, 0, 8, 5)]
+    assert {ref for text, ref in source.passages.values_list("text", "ref") if refs.get(text) == ref} == {
+        refs[f"# Rule {number}\nQuiet."] for number in (6, 3, 0, 5)
+    }
+
+
+def test_unexpected_trouble_is_tried_again(ada, handbook, monkeypatch, caplog):
+    source = add(ada, handbook)
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "read", None)
+        work(source)
+    assert (source.state, source.lease_until, bool(source.error)) == ("waiting", None, True)
+    assert "could not be read" in caplog.text
+    assert work(source, is_late=True).state == "ready"
+
+
 def test_source_that_ends_processes_fails(ada, handbook):
     source = add(ada, handbook)
     Source.objects.update(tries=indexing.MOST_TRIES + 1)
@@ -185,6 +207,12 @@ def test_redirects_are_followed(ada, handbook, site):
     site.pages["/old"] = 301, {"Location": "/rules"}, b""
     moved = sources.add_page(ada.principal, handbook, f"{site.url}/old")
     assert work(moved).state == "ready"
+
+
+@pytest.mark.parametrize("answer", [(302, {"Location": "http://["}, b""), (304, {}, b"")])
+def test_senseless_answers_are_noted(page, site, answer):
+    site.pages["/rules"] = answer
+    assert "page" in work(page).error
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Vectors: made of passages, kept while they are true, searched with the words, and gone with their passages."""
 
+import datetime
 import logging
 import random
 import subprocess
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from apps.installation import embeddings
 from apps.optional.knowledge import finding, indexing, sources, sql, vectors
@@ -77,7 +78,7 @@ def model(settings, monkeypatch):
         settings.EMBEDDING_MODEL, settings.LLM_BASE_URL = "embedder", made.url
         vectors.forget()
         yield made
-        vectors.drop()
+        vectors.drop_others(())
 
 
 def work():
@@ -143,14 +144,53 @@ def test_another_model_replaces_all_vectors(ada, handbook, rules, model, setting
         put(handbook, "new.txt", "Something new.")
     work()
     work()
+    indexing.drop_unused_vectors()
     assert kept() == [3 if change == "model" else 4]
     assert found(ada, "vacation")[0] == "# Absence\nThirty days of leave."
 
 
-def test_lost_vectors_are_made_again(rules):
-    vectors.drop()
+def test_vectors_of_a_model_stay_while_it_is_used(ada, rules, settings):
+    settings.EMBEDDING_MODEL = "better"
+    assert indexing.drop_unused_vectors() == 0
+    work()
+    assert (kept(), found(ada, "vacation")[0]) == ([2, 2], "# Absence\nThirty days of leave.")
+    assert (indexing.drop_unused_vectors(), kept()) == (1, [2])
+
+
+@pytest.mark.parametrize("lost", ["table", "rows"])
+def test_lost_vectors_are_made_again(ada, rules, lost):
+    [table] = sql.vector_tables()
+    execute(f"DROP TABLE {table}" if lost == "table" else f"DELETE FROM {table}", [])
+    assert found(ada, "bicycles") == ["# Parking\nThe bicycles are parked below."]
+    vectors.forget()
     work()
     assert kept() == [2]
+
+
+def test_new_model_does_not_wait_for_the_next_look(rules, settings):
+    Source.objects.update(watch_hours=24, next_try_at=database_time() + datetime.timedelta(hours=20))
+    assert not indexing.due_sources()
+    settings.EMBEDDING_MODEL = "better"
+    assert list(indexing.due_sources()) == [rules.pk]
+
+
+def test_model_is_not_asked_for_what_cannot_be_kept(handbook, model, monkeypatch):
+    def refuse(*_):
+        raise DatabaseError("no")
+
+    monkeypatch.setattr(vectors, "_make", refuse)
+    for name in ("a.txt", "b.txt"):
+        put(handbook, name, "Some text.")
+    work()
+    assert len(model.models) == 1
+
+
+def test_claim_in_vain_waits_for_the_next_look(rules, settings):
+    now = database_time()
+    Source.objects.update(watch_hours=24, checked_at=now, next_try_at=now)
+    async_to_sync(indexing.index)(rules.pk)
+    rules.refresh_from_db()
+    assert (rules.lease_until, rules.next_try_at) == (None, now + datetime.timedelta(hours=24))
 
 
 def test_without_an_answering_model_words_decide(ada, rules, model, caplog):

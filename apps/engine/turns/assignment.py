@@ -8,13 +8,16 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypedDict
 
 from agentkit import Message as Said
 from agentkit import Project, ReferencedTask, UnreadableContent, UserMemory
+from apps.accounts.models import User
+from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
+from apps.engine.accept import SOME_AGENTS
 from apps.engine.queue import Lane
 from apps.engine.turns.output import Redaction
 from apps.record import briefings, lineage, wire
@@ -142,6 +145,32 @@ class Assignment:
 
     def stored_file(self, sha256: str) -> JSON | None:
         return self.stored_files.get(sha256)
+
+
+def searcher(principal: Principal, *, temporary: bool) -> Principal:
+    """Whose rights count for what an agent finds. In a temporary session nobody's: guests of chats and senders of
+    webhooks write there in their owner's name.
+    """
+    return ANONYMOUS if temporary else principal
+
+
+def searcher_in(assignment: Assignment) -> Principal:
+    """The same in a turn: who wrote its message, with their present role.
+
+    An agent that another one called searches for who wrote to the first. If this one's task came by a credential for
+    some agents, only what was given to that agent is found.
+    """
+    task, author = assignment.task, assignment.message.author_id
+    while task.parent_id is not None:
+        task = Task.objects.select_related("context", "owner").get(pk=task.parent_id)
+        said = Message.objects.filter(task=task.pk, role=Message.Role.USER)
+        author = said.order_by("-index").values_list("author", flat=True).first()
+    person = task.owner if author == task.owner_id else User.objects.filter(pk=author or 0, is_active=True).first()
+    principal = person.principal_in(task.workspace_id) if person else ANONYMOUS
+    if SOME_AGENTS in task.metadata:
+        reached = Agent.objects.filter(tasks=task.pk).values_list("slug", flat=True)
+        principal = replace(principal, agents=frozenset(reached))
+    return searcher(principal, temporary=task.context.is_temporary)
 
 
 def skill_for(task: Task, fallback: Agent) -> str | None:

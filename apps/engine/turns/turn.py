@@ -40,7 +40,6 @@ from agentkit.content.passages import Search
 from agentkit.context import bookmarks
 from agentkit.errors import Escaped
 from agentkit.runner import contained
-from apps.accounts.principals import Principal
 from apps.agents import versions
 from apps.agents.models import USUAL_SECONDS, Agent, in_words
 from apps.engine import cancel, finish
@@ -48,7 +47,7 @@ from apps.engine.finish import STATES, Ending, Ongoing
 from apps.engine.queue import publish
 from apps.engine.turns import delegation, guarding, handlers, payments
 from apps.engine.turns.approvals import TurnApprovals
-from apps.engine.turns.assignment import Assignment, ReleaseSlot, handler_message, told_to_handler
+from apps.engine.turns.assignment import Assignment, ReleaseSlot, handler_message, searcher_in, told_to_handler
 from apps.engine.turns.delegation import Delegation, principal_of
 from apps.engine.turns.effects import TaskEffects
 from apps.engine.turns.guards import GUARDED
@@ -166,13 +165,8 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
 
 
 def _search_of(assignment: Assignment) -> Search:
-    task = assignment.task
-    return handlers.search_of(assignment.agent, task.context.project, partial(_asker, task))
-
-
-def _asker(task: Task) -> Principal:
-    """The task's owner, with their present role."""
-    return task.owner.principal_in(task.workspace_id) if task.owner else principal_of(task)
+    project = assignment.task.context.project
+    return handlers.search_of(assignment.agent, project, partial(searcher_in, assignment))
 
 
 def _client_of(assignment: Assignment) -> Client:

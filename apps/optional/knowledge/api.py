@@ -54,8 +54,8 @@ class SourceShape(ModelShape):
         read_only_fields = ("name", "url")
 
 
-def watch_field(**options: Any) -> serializers.IntegerField:
-    told = "Look for changes of a page every so many hours. null: never."
+def watch_field(nothing: str = "never", **options: Any) -> serializers.IntegerField:
+    told = f"Look for changes of a page every so many hours. null: {nothing}."
     return serializers.IntegerField(
         min_value=1, max_value=sources.WATCH_HOURS[-1], allow_null=True, help_text=told, **options
     )
@@ -72,7 +72,7 @@ class NewSource(PartBody):
     data = metadata = None  # type: ignore[assignment]  # DRF's way to take inherited fields out
     url = serializers.CharField(required=False, max_length=2000, help_text="The address of a page.")
     filename = Line(required=False, allow_blank=True, help_text="Of a file, unless it is an upload, which has a name.")
-    watch_hours = watch_field(required=False)
+    watch_hours = watch_field("as before, of a new page never", required=False)
 
     def validate(self, attrs: JSON) -> JSON:
         hours = attrs.pop("watch_hours", None)

@@ -12,5 +12,8 @@ class KnowledgeConfig(ParleyApp):
     account_erasers = ["forgetting.forget_person"]
     personal_data = ["forgetting.personal_data"]
     storage_meters = ["sources.stored_size"]
-    periodic_jobs = {"knowledge.of_deleted_workspaces": ("KEEP_HOUSE_SECONDS", "forgetting.sweep")}
+    periodic_jobs = {
+        "knowledge.of_deleted_workspaces": ("KEEP_HOUSE_SECONDS", "forgetting.sweep"),
+        "knowledge.unused_vectors": ("KEEP_HOUSE_SECONDS", "indexing.drop_unused_vectors"),
+    }
     work_lists = ["indexing.SOURCES"]

@@ -15,7 +15,7 @@ from apps.optional.knowledge.models import AgentCollection, Collection
 from apps.record.content import blobs
 from apps.record.content.parts import is_blank
 from apps.record.errors import InvalidFields, Kind, Refusal, UnsupportedOperation
-from apps.record.projects import find_project
+from apps.record.projects import check_seen
 from parley.db.sql import write_transaction
 
 MOST_COLLECTIONS = 200  # of one person in a workspace
@@ -57,15 +57,27 @@ class NotGiven(NotFound):
 
 
 def save(principal: Principal, collection: Collection) -> Collection:
-    """Check and save a new or a changed collection. Raises InvalidFields, NotEditable, TooManyCollections."""
+    """Check and save a new or a changed collection.
+
+    Its project decides who sees it. So only who may share it changes that, and it is not shared in another way then.
+
+    Raises InvalidFields, NotEditable, NotYours, TooManyCollections.
+    """
     if is_blank(collection.name):
         raise InvalidFields([("name", "Write a name that can be read.")])
     is_new = collection._state.adding
+    before = collection if is_new else Collection.objects.get(pk=collection.pk)
     if not is_new:
-        check_editable(collection, principal)
-    if collection.project is not None and find_project(principal, collection.project) is None:
-        raise InvalidFields([("project", "There is no such project, or you may not see it.")])
+        check_editable(before, principal)
+    has_moved = before.project != collection.project
+    if has_moved:
+        _check_run(before, principal)
+    if is_new or has_moved:
+        check_seen(principal, collection.project)
     with write_transaction():
+        if has_moved:
+            Collection.objects.filter(pk=collection.pk).update(is_shared=False)
+            collection.is_shared = False
         if is_new:
             User.objects.select_for_update().get(pk=principal.user_id or 0)  # two at once must not exceed the limit
             if Collection.objects.filter(**principal.own(), has_project_files=False).count() >= MOST_COLLECTIONS:

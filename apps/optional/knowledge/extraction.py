@@ -13,13 +13,14 @@ import resource
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from agentkit.llm.reading import DOCUMENTS, Line, NoText, decoded, document_lines
-from apps.optional.knowledge.passages import BETWEEN, MAX_HEADING, Piece, cut
+from apps.optional.knowledge.passages import BETWEEN, MAX_HEADING, Piece, cleaned, cut
 
 MOST_CHARACTERS = 5_000_000  # of one source; the rest is left out
+MOST_PASSAGES = 10_000  # of one source; the rest is left out
 MEMORY_BYTES = 1024**3
 CPU_SECONDS = 60
 HTML = ("text/html", "application/xhtml+xml")
@@ -42,7 +43,7 @@ def read(content: bytes, media_type: str, name: str = "", charset: str = "") -> 
     if media_type in DOCUMENTS:
         return _cut(_of_document(document_lines(media_type, content)))
     text = decoded(content, charset or (_stated_charset(content) if media_type in HTML else ""))
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
+    text = cleaned(text.replace("\r\n", "\n").replace("\r", "\n"))
     if media_type in HTML:
         title, lines = _html(text)
         return _cut(_joined(lines), title)
@@ -64,10 +65,12 @@ def _cut(pieces: Iterable[Piece], title: str = "") -> Read:
         length += len(piece.text)
         if not is_whole:
             break
-    passages = list(cut(found))
+    passages = list(islice(cut(found), MOST_PASSAGES + 1))
+    if len(passages) > MOST_PASSAGES:  # as of a table of contents: larger ones say the same
+        passages = list(islice(cut(found, by_heading=False), MOST_PASSAGES + 1))
     if not passages:
         raise NoText(NO_TEXT)
-    return Read(passages, title[:200], is_whole)
+    return Read(passages[:MOST_PASSAGES], cleaned(title)[:200], is_whole and len(passages) <= MOST_PASSAGES)
 
 
 def _joined(lines: Iterable[Line]) -> Iterator[Piece]:
@@ -212,4 +215,4 @@ def main() -> None:
         answer = {"problem": str(problem)}
     except (MemoryError, RecursionError):
         answer = {"problem": TOO_MUCH}
-    json.dump(answer, sys.stdout)
+    sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=False).encode(errors="replace"))

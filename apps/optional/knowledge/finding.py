@@ -12,7 +12,7 @@ from itertools import combinations
 from math import prod
 
 from django.conf import settings
-from django.db import DataError, ProgrammingError
+from django.db import DatabaseError
 from django.db.models import Q, Sum
 
 from apps.accounts.principals import Principal
@@ -102,7 +102,7 @@ _away_until = float("-inf")  # by `time.monotonic`: the model did not answer lat
 async def _vector_of(query: str) -> Vector | None:
     """None without a model, or while it does not answer: then words decide, and the log says so."""
     global _away_until
-    if not settings.EMBEDDING_MODEL or time.monotonic() < _away_until or not await db.run(vectors.are_there):
+    if not settings.EMBEDDING_MODEL or time.monotonic() < _away_until or not await db.run(vectors.are_kept):
         return None
     try:
         return await embeddings.vector_of_query(query, seconds=MODEL_SECONDS)
@@ -119,6 +119,13 @@ def searchable(asking: Asking) -> dict[uuid.UUID, int]:
         chosen = chosen.filter(pk__in=asking.collections)
     counted = chosen.annotate(passages=Sum("sources__passages_count")).filter(passages__gt=0)
     return dict(counted.order_by("-updated_at").values_list("pk", "passages")[:MOST_COLLECTIONS])
+
+
+def has_places(agent: int, project: uuid.UUID | None) -> bool:
+    """Whether anybody lets the agent search something in such a session, whoever asks. Cheap."""
+    of_project = Collection.objects.filter(project=project) if project else Collection.objects.none()
+    given = AgentCollection.objects.filter(agent=agent).values("pk").order_by()
+    return given.exists() or of_project.exists()
 
 
 def _reach(asking: Asking) -> Q:
@@ -152,7 +159,7 @@ def _find(asking: Asking, words: list[str], vector: Vector | None, limit: int) -
     if vector is not None:
         try:
             lists.append(vectors.nearest(vector, places, CANDIDATES))
-        except (DataError, ProgrammingError) as error:  # such as vectors of another length, until they are made again
+        except DatabaseError as error:  # such as vectors of another length, until they are made again
             log.warning("knowledge is searched by words alone: %s", error)
     return _read(_fused(lists), places, limit)
 

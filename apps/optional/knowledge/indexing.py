@@ -1,7 +1,7 @@
 """Reads sources and keeps their passages: the work that waits in `Source` rows.
 
-A source is claimed, read by a process of its own, and its passages are replaced in one transaction. So a death in the
-middle repeats the work and doubles nothing. What fails keeps the old passages, and is tried again after growing waits.
+A source is claimed, read by a process of its own, and its passages are replaced. A death in the middle repeats the work
+and doubles nothing. What fails keeps the old passages, and is tried again after growing waits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import logging
 import random
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -28,7 +29,8 @@ from apps.installation.embeddings import EmbeddingFailed, Vector
 from apps.optional.knowledge import reading, vectors
 from apps.optional.knowledge.models import Collection, Passage, Source
 from apps.optional.knowledge.passages import Piece
-from apps.optional.knowledge.reading import Page, Unreadable
+from apps.optional.knowledge.reading import Page, Unreadable, page_name
+from apps.optional.knowledge.sql import is_postgresql
 from apps.optional.knowledge.vectors import CannotKeep
 from apps.record.content import blobs
 from apps.record.errors import StorageFull
@@ -43,11 +45,13 @@ LEASE = datetime.timedelta(seconds=300)
 MOST_TRIES = 6
 FIRST_WAIT, LONGEST_WAIT = 30.0, 3_600.0  # seconds before it is tried again
 EMBEDDING_SECONDS = 120.0  # for the vectors of one batch
-AT_ONCE = 500  # rows of a statement
-FAR = 1_000_000  # more passages than any source has
+AT_ONCE = 250  # rows of a statement, which keep SQLite's other writers waiting
+UNREAD: JSON = {"state": Source.State.WAITING, "digest": "", "etag": "", "last_modified": "", "embedded_with": ""}
 EARLIEST = 0.9  # of the hours between two looks at a page
 HOUR = datetime.timedelta(hours=1)
 ENDED = "The process that read it has ended several times. Split it, or save it in another form."
+
+UNEXPECTED = "It could not be read. Operators find the reason in the log."
 
 
 class Lost(Exception):
@@ -62,14 +66,19 @@ async def index(key: uuid.UUID) -> None:
     try:
         if await db.run(_must_read, source):
             await _read(source)
+        elif not await db.run(_needs_vectors, source):
+            await db.run(_put_back, source)
         await _embed(source)
     except Unreadable as problem:
         await db.run(_fail, source, str(problem), is_lasting=problem.is_lasting)
     except (EmbeddingFailed, CannotKeep) as problem:
         log.warning("source %s is found by words alone for now: %s", key, problem)
-        await db.run(source.retry, FIRST_WAIT, LONGEST_WAIT)
+        await db.run(lambda: source.retry(FIRST_WAIT, LONGEST_WAIT, tries=max(1, source.tries)))
     except Lost:
         log.info("source %s was claimed by another process, or removed", key)
+    except Exception:
+        log.exception("source %s could not be read", key)
+        await db.run(_fail, source, UNEXPECTED, is_lasting=False)
 
 
 def _claim(key: uuid.UUID) -> Source | None:
@@ -87,6 +96,16 @@ def _must_read(source: Source) -> bool:
     if source.watch_hours is None or source.checked_at is None:
         return False
     return source.checked_at + EARLIEST * source.watch_hours * HOUR <= database_time()
+
+
+def _needs_vectors(source: Source) -> bool:
+    return vectors.are_possible() and source.embedded_with != settings.EMBEDDING_MODEL
+
+
+def _put_back(source: Source) -> None:
+    """Release what was claimed in vain, until its next look is due."""
+    since = source.checked_at or database_time()
+    source.release(tries=0, next_try_at=since + (source.watch_hours or 0) * HOUR)
 
 
 def _fail(source: Source, sentence: str, *, is_lasting: bool) -> None:
@@ -136,7 +155,7 @@ def _settle(source: Source, **values: Any) -> None:
     """Note that it is read. It stays claimed if its passages need vectors. Raises Lost."""
     values |= {"state": Source.State.READY, "error": "", "tries": 0}
     source.tries = 0
-    if vectors.are_possible() and source.embedded_with != settings.EMBEDDING_MODEL:
+    if _needs_vectors(source):
         is_held = source.extend(LEASE, **values)
     else:
         is_held = source.release(next_try_at=_next_look(source), **values)
@@ -146,7 +165,7 @@ def _settle(source: Source, **values: Any) -> None:
 
 async def _embed(source: Source) -> None:
     """Have vectors made of the passages that have none. Raises EmbeddingFailed, CannotKeep, Lost."""
-    if not await db.run(vectors.are_possible) or source.embedded_with == settings.EMBEDDING_MODEL:
+    if not await db.run(_needs_vectors, source):
         return
     while some := await db.run(vectors.without, source.pk, embeddings.BATCH_SIZE):
         made = await embeddings.vectors_of([text for _, text in some], seconds=EMBEDDING_SECONDS)
@@ -166,18 +185,21 @@ def _settle_vectors(source: Source) -> None:
 
 def _keep(source: Source, passages: Sequence[Piece], title: str, page: Page | None, values: JSON) -> None:
     """Replace the passages of a source, and what is stored of a page. Raises Lost, Unreadable."""
-    stored = _store(source, page) if page else source.part
-    with write_transaction():
-        if page is not None and stored is not None:
+    stored = _store(source, page) if page else None
+    if page is not None:
+        values |= {"part": stored, "media_type": page.media_type[:200], "size": len(page.content)}
+        values |= _renamed(source, title)
+
+    def settle() -> None:
+        if stored is not None:
             workspace, old = source.collection.workspace_id, [source.part] if source.part else []
             blobs.count_uses(workspace, [stored])
             blobs.release_uses(workspace, old)
             digests = [*blobs.stored_files(old)]
             transaction.on_commit(lambda: blobs.delete_unused(digests), robust=True)
-            values |= {"part": stored, "media_type": page.media_type[:200], "size": len(page.content)}
-            values |= _renamed(source, title)
-        replace_passages(source, passages, **values)
         _settle(source)
+
+    replace_passages(source, passages, settle, **values)
 
 
 def _store(source: Source, page: Page) -> JSON:
@@ -192,56 +214,98 @@ def _store(source: Source, page: Page) -> JSON:
 
 def _renamed(source: Source, title: str) -> JSON:
     """A page without a name of its own is called by its title."""
-    is_free = title and not Source.objects.filter(collection=source.collection_id, name=title).exists()
-    return {"name": title} if is_free and source.url.endswith(source.name) else {}
+    has_own = source.name != page_name(source.url)
+    if not title or has_own or Source.objects.filter(collection=source.collection_id, name=title).exists():
+        return {}
+    return {"name": title}
 
 
-def replace_passages(source: Source, pieces: Sequence[Piece], **values: Any) -> None:
-    """Set the passages of a source that is held, and further values of it, in one transaction.
+type Step = Callable[[], object]
+"""A write of at most AT_ONCE rows."""
 
-    A passage whose text stays keeps its `ref` and its vector. Raises Lost.
+
+def replace_passages(source: Source, pieces: Sequence[Piece], also: Step = lambda: None, **values: Any) -> None:
+    """Set the passages of a source that is held, and further values of it; `also` is part of the last transaction.
+
+    PostgreSQL has one. On SQLite many rows take several, so that others write in between; until the last one, the
+    source counts as unread. A passage whose text stays keeps its `ref` and its vector. Raises Lost.
     """
-    words = [
-        words_of(f"{one.heading}\n{one.text}", source.collection_id.hex) for one in pieces
-    ]  # before: it takes time
+    words = [words_of(f"{one.heading}\n{one.text}", source.collection_id.hex) for one in pieces]
+    steps = _steps(source, pieces, words)
+    while len(steps) > 1 and not is_postgresql():
+        with write_transaction():
+            if not source.extend(LEASE, **UNREAD):
+                raise Lost
+            steps.pop(0)()
     with write_transaction():
         if not source.held.update(passages_count=len(pieces), indexed_at=Now(), embedded_with="", **values):
             raise Lost
         source.embedded_with = ""
-        kept = _kept(source, pieces)
-        Passage.objects.filter(source=source).exclude(pk__in=[one.pk for one in kept.values()]).delete()
-        moved = [one for index, one in kept.items() if one.index != index]
-        if moved:  # out of the way first: no two may have the same place
-            Passage.objects.filter(source=source).update(index=F("index") + FAR)
-        rows = [
-            _row(source, index, piece, value, kept.get(index))
-            for index, (piece, value) in enumerate(zip(pieces, words, strict=True))
-        ]
-        Passage.objects.bulk_create([row for row in rows if row.pk is None], batch_size=AT_ONCE)
-        changed = [row for row in rows if row.pk is not None]
-        Passage.objects.bulk_update(changed, ["index", "heading", "page", "words"], batch_size=AT_ONCE)
+        for step in steps:
+            step()
         Collection.objects.filter(pk=source.collection_id).update(updated_at=Now())
+        also()
 
 
-def _kept(source: Source, pieces: Sequence[Piece]) -> dict[int, Passage]:
-    """The passages whose text stays, by their new places."""
+def _steps(source: Source, pieces: Sequence[Piece], words: Sequence[str]) -> list[Step]:
+    """What replaces the passages, in order."""
+    there = list(Passage.objects.filter(source=source).defer("words").order_by("-index"))
+    kept = _kept(there, pieces)
+    left = {one.pk for one in kept.values()}
+    moved = [one.pk for index, one in kept.items() if one.index != index]
+    away = F("index") + max(len(pieces), there[0].index + 1 if there else 0)  # no two may have the same place
+    new, changed = list[Passage](), list[Passage]()
+    for index, (piece, value) in enumerate(zip(pieces, words, strict=True)):
+        row = kept.get(index) or Passage(source=source, collection_id=source.collection_id, text=piece.text)
+        if (row.index, row.heading, row.page) != (index, piece.heading, piece.page):
+            row.index, row.heading, row.page, row.words = index, piece.heading, piece.page, value
+            (new if row.pk is None else changed).append(row)
+    rows = Passage.objects
+    return [
+        *_by_batch([one.pk for one in there if one.pk not in left], lambda some: rows.filter(pk__in=some).delete()),
+        *_by_batch(moved, lambda some: rows.filter(pk__in=some).update(index=away)),
+        *_by_batch(changed, lambda some: rows.bulk_update(some, ["index", "heading", "page", "words"])),
+        *_by_batch(new, rows.bulk_create),
+    ]
+
+
+def _by_batch[Row](rows: Sequence[Row], write: Callable[[Sequence[Row]], object]) -> list[Step]:
+    return [partial(write, rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]
+
+
+def _kept(there: Sequence[Passage], pieces: Sequence[Piece]) -> dict[int, Passage]:
+    """The passages whose text stays, by their new places. `there`: the last one first."""
     by_text: dict[str, list[Passage]] = defaultdict(list)
-    for one in Passage.objects.filter(source=source).defer("words").order_by("-index"):
+    for one in there:
         by_text[one.text].append(one)
     return {index: same.pop() for index, one in enumerate(pieces) if (same := by_text[one.text])}
 
 
-def _row(source: Source, index: int, piece: Piece, words: str, kept: Passage | None) -> Passage:
-    row = kept or Passage(source=source, collection_id=source.collection_id, text=piece.text)
-    row.index, row.heading, row.page, row.words = index, piece.heading, piece.page, words
-    return row
-
-
 def due_sources() -> QuerySet[Any, Any]:
-    """Vectors that are gone, as after a backup was restored, are made again."""
-    if vectors.are_possible() and not vectors.are_there():
-        Source.objects.exclude(embedded_with="").update(embedded_with="")
+    """What a worker has to do, also for vectors of another model, and for those that a restored backup lacks."""
+    if vectors.are_possible():
+        has_passages = Source.objects.filter(passages_count__gt=0)
+        if not vectors.has_any():
+            _update(has_passages.filter(embedded_with=settings.EMBEDDING_MODEL), embedded_with="")
+        now = database_time()
+        later = Source.objects.filter(state=Source.State.READY, lease_until=None, tries=0, next_try_at__gt=now)
+        _update(later.exclude(embedded_with=settings.EMBEDDING_MODEL), next_try_at=now)
     return Source.objects.due().values_list("pk", flat=True)
+
+
+def _update(sources: QuerySet[Source], **values: Any) -> None:
+    """Without a write if there are none."""
+    if sources.exists():
+        sources.update(**values)
+
+
+def drop_unused_vectors() -> int:
+    """Deletes the vectors of models that no source uses any more. Returns the number of models.
+
+    While workers change from one model to the next, each keeps its own.
+    """
+    models = set(Source.objects.exclude(state=Source.State.FAILED).values_list("embedded_with", flat=True).distinct())
+    return vectors.drop_others({*models, settings.EMBEDDING_MODEL} - {""})
 
 
 SOURCES = WorkList(

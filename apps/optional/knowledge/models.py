@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import secrets
 import uuid
 
@@ -36,11 +37,11 @@ def new_ref() -> str:
 
 
 def collections_seen_by(principal: Principal, path: str = "") -> Q:
-    """The condition for collections that the caller may see: as their project, or else as its own sharing says.
+    """The condition for collections that the caller may see: their own, those of projects that they see, shared ones.
 
     A key for some agents alone sees those that they were given. `path` leads to the collection.
     """
-    seen = Q(**{f"{path}project": None}) & seen_by(principal, path)
+    seen = Q(**principal.own(path)) | (Q(**{f"{path}project": None}) & seen_by(principal, path))
     if find := added.get("visible_projects"):
         seen |= Q(**{f"{path}project__in": find(principal).values("pk")})
     if principal.agents is not None:
@@ -199,6 +200,11 @@ class Source(Retried):
 
     def __str__(self) -> str:
         return self.name
+
+    def is_read_soon(self, now: datetime.datetime) -> bool:
+        """Whether a worker reads it, or will as soon as one is free. `now` is the database's time."""
+        is_held = self.lease_until is not None and self.lease_until > now
+        return self.state == self.State.WAITING and (is_held or self.next_try_at <= now)
 
 
 class PassageQuerySet(VisibleQuerySet["Passage"]):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
@@ -17,6 +19,7 @@ from parley import outbound
 from parley.outbound import Answer, Exchange, Limits, Redirected
 
 MOST_BYTES = 32 * 1024 * 1024  # of a file
+MOST_ANSWERED = 64 * 1024 * 1024  # bytes that the process may say
 SECONDS = 180.0  # for one file, on a busy machine
 BOOT = "import sys; sys.path[:] = sys.argv[1:]; from apps.optional.knowledge.extraction import main; main()"
 
@@ -51,26 +54,60 @@ async def _answer(question: bytes) -> bytes:
     )  # fmt: skip  # without the environment, which has secrets
     try:
         async with asyncio.timeout(SECONDS):
-            answer, _ = await process.communicate(question)
-    except TimeoutError:
+            _, answer = await asyncio.gather(_tell(process.stdin, question), _heard(process.stdout))
+            return answer if await process.wait() == 0 else b""
+    except (TimeoutError, _TooLong):
         return b""
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return answer if process.returncode == 0 else b""
+
+
+class _TooLong(Exception):
+    """The process says more than a source can have."""
+
+
+async def _tell(pipe: asyncio.StreamWriter | None, question: bytes) -> None:
+    assert pipe is not None
+    with suppress(BrokenPipeError, ConnectionResetError):  # it ended before it read all
+        pipe.write(question)
+        await pipe.drain()
+    pipe.close()
+
+
+async def _heard(pipe: asyncio.StreamReader | None) -> bytes:
+    """All that the process says. Raises _TooLong."""
+    assert pipe is not None
+    heard = bytearray()
+    while some := await pipe.read(2**16):
+        heard += some
+        if len(heard) > MOST_ANSWERED:
+            raise _TooLong
+    return bytes(heard)
 
 
 # Pages
 
 PAGE_LIMITS = Limits(seconds=30.0, bytes=10 * 1024 * 1024, connections=2)
 MOST_REDIRECTS = 5
+LONGEST_NAME = 200  # characters
 TEXT_TYPES = re.compile(
     r"text/.+|application/(json|xml|pdf|xhtml\+xml|yaml)|application/.+\+(json|xml)|application/vnd\.openxml.+",
     re.IGNORECASE,
 )
+CONDITIONS = ("If-None-Match", "If-Modified-Since")
 VALIDATOR = re.compile(r"[ -~]{1,300}")  # ETag or Last-Modified
 LASTING = frozenset({400, 401, 403, 404, 405, 406, 410, 451})  # statuses that a later try does not change
+
+
+def page_name(url: str) -> str:
+    """What a page is called until its title is known: its address. A long one ends with a digest, to be its own."""
+    name = url.partition("://")[2]
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[: LONGEST_NAME - len(digest) - 1]}…{digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +122,7 @@ class Page:
 
 async def fetch(url: str, etag: str = "", last_modified: str = "") -> Page | None:
     """The page; None if its validators say that it is unchanged. Redirects are followed. Raises Unreadable."""
-    conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+    conditions = dict(zip(CONDITIONS, (etag, last_modified), strict=True))
     headers = {"Accept": "text/html, text/*;q=0.9, */*;q=0.5", "User-Agent": "Parley"}
     headers |= {name: value for name, value in conditions.items() if value}
     try:
@@ -94,7 +131,7 @@ async def fetch(url: str, etag: str = "", last_modified: str = "") -> Page | Non
                 try:
                     return await _fetch(way, url, headers)
                 except Redirected as redirect:
-                    url = urljoin(url, redirect.location)
+                    url = _target(url, redirect.location)
         raise Unreadable("The page leads from one address to the next without an end.")
     except outbound.Forbidden as error:
         raise Unreadable(str(error)) from error
@@ -104,9 +141,17 @@ async def fetch(url: str, etag: str = "", last_modified: str = "") -> Page | Non
         raise Unreadable("The page did not come in time.", is_lasting=False) from None
 
 
+def _target(url: str, location: str) -> str:
+    """Raises Unreadable."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise Unreadable("The page leads to an address that is none.") from None
+
+
 async def _fetch(way: Exchange, url: str, headers: dict[str, str]) -> Page | None:
     async with way.send("GET", url, headers) as answer:
-        if answer.status == 304:
+        if answer.status == 304 and any(one in headers for one in CONDITIONS):
             return None
         if answer.status != 200:
             sentence = f"The page answers with the status {answer.status}."

@@ -19,6 +19,7 @@ from apps.conversations.public_links.downloads import file_response, resumable_r
 from apps.optional.knowledge.collections import NotEditable, check_editable, record
 from apps.optional.knowledge.indexing import SOURCES as SOURCES_TO_READ
 from apps.optional.knowledge.models import Collection, Source
+from apps.optional.knowledge.reading import page_name
 from apps.record.content import blobs
 from apps.record.content.parts import media_type_of, safe_file_name, size_of
 from apps.record.errors import InvalidFields, InvalidParams, UnsupportedOperation
@@ -39,9 +40,9 @@ class TooManySources(UnsupportedOperation):
 
 
 def add_file(principal: Principal, collection: Collection, part: JSON) -> Source:
-    """Add a file, a part with its content and `filename`. One of the same name is replaced.
+    """Add a file, a part with its content and `filename`. One of the same name is replaced, but no page.
 
-    Raises NotEditable, FollowsProject, InvalidParams, TooManySources, StorageFull.
+    Raises NotEditable, FollowsProject, InvalidParams, InvalidFields, TooManySources, StorageFull.
     """
     check_editable(collection, principal)
     if not size_of(part):
@@ -58,6 +59,8 @@ def add_file(principal: Principal, collection: Collection, part: JSON) -> Source
 def add_page(principal: Principal, collection: Collection, url: str, *, watch_hours: int | None = None) -> Source:
     """Add a page, which is called by its title once a worker has fetched it. The same address again is fetched again.
 
+    `watch_hours`: see `watch`; None: as before, for a new one never.
+
     Raises NotEditable, FollowsProject, InvalidFields, TooManySources.
     """
     check_editable(collection, principal)
@@ -65,8 +68,8 @@ def add_page(principal: Principal, collection: Collection, url: str, *, watch_ho
     check_page(url, watch_hours)
     with write_transaction():
         page = Source.objects.filter(collection=collection, kind=Source.Kind.PAGE, url=url).first()
-        page = page or _new(collection, url.partition("://")[2][:200], kind=Source.Kind.PAGE, url=url)
-        _have_read(page, watch_hours=watch_hours)
+        page = page or _new(collection, page_name(url), kind=Source.Kind.PAGE, url=url)
+        _have_read(page, **({} if watch_hours is None else {"watch_hours": watch_hours}))
         record(AuditAction.COLLECTION_CHANGED, collection, principal, sources="added")
     return page
 
@@ -137,14 +140,14 @@ def _put_files(collection: Collection, parts: Iterable[JSON]) -> list[Source]:
     """Add or replace files by their names. A replaced file keeps its row, and the passages that stay the same."""
     put = []
     for part in parts:
-        source = Source.objects.filter(collection=collection, name=part["filename"]).first()
+        name, kind = part["filename"], Source.Kind.FILE
+        source = Source.objects.filter(collection=collection, kind=kind, name=name).first()
         if source is None:
-            source = _new(collection, part["filename"], kind=Source.Kind.FILE)
+            source = _new(collection, name, kind=kind)
         else:
             _release(source)
         blobs.count_uses(collection.workspace_id, [part])
-        values = {"kind": Source.Kind.FILE, "url": "", "watch_hours": None}
-        _have_read(source, part=part, media_type=part["mediaType"][:200], size=part["stored"]["size"], **values)
+        _have_read(source, part=part, media_type=part["mediaType"][:200], size=part["stored"]["size"])
         put.append(source)
     return put
 
@@ -156,7 +159,8 @@ def _new(collection: Collection, name: str, **fields: Any) -> Source:
     if others.count() >= MOST_SOURCES:
         raise TooManySources
     if others.filter(name=name).exists():
-        raise InvalidFields([("url", "The collection has a file or page of this name. Remove it first.")])
+        field = "filename" if fields["kind"] == Source.Kind.FILE else "url"
+        raise InvalidFields([(field, "The collection has a file or page of this name. Remove it first.")])
     return Source(collection=collection, name=name, **fields)
 
 

@@ -14,7 +14,8 @@ import time
 import uuid
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -35,6 +36,7 @@ MOST_DIMENSIONS = 4_000  # that pgvector has an index for, with half precision
 EXACT_NUMBERS = 8_000_000  # so many numbers are compared one by one, which is exact and as fast as the index
 LOOKED_AT = 100  # by the index, for each search
 CHECK_SECONDS = 30.0  # after which it is asked again what the database has
+REFUSED_SECONDS = 3_600.0  # after which a model is asked again whose vectors the database cannot keep
 
 
 class CannotKeep(Exception):
@@ -51,6 +53,7 @@ class _Known:
     def __init__(self) -> None:
         self.tables: set[str] = set()
         self.can_keep, self.iterates, self.checked_at = False, False, float("-inf")
+        self.refused, self.refused_until = "", float("-inf")
 
     def look(self) -> None:
         if time.monotonic() - self.checked_at < CHECK_SECONDS:
@@ -65,8 +68,16 @@ class _Known:
         self.checked_at = time.monotonic()
 
 
+# Installed, or one that this role can install: a superuser any, who may create in the database a trusted one.
 _EXTENSION = """
-SELECT coalesce(installed_version, default_version) FROM pg_available_extensions WHERE name = 'vector'"""
+SELECT coalesce(installed_version, default_version) FROM pg_available_extensions
+WHERE name = 'vector' AND (
+    installed_version IS NOT NULL OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+    OR has_database_privilege(current_database(), 'CREATE') AND EXISTS (
+        SELECT FROM pg_available_extension_versions
+        WHERE name = 'vector' AND version = default_version AND trusted
+    )
+)"""
 _known = _Known()
 
 
@@ -80,18 +91,25 @@ def are_possible() -> bool:
     """Is there a model for embeddings, and a place for what it gives?"""
     if not settings.EMBEDDING_MODEL:
         return False
+    if _known.refused == settings.EMBEDDING_MODEL and time.monotonic() < _known.refused_until:
+        return False
     _known.look()
     return _known.can_keep
 
 
-def are_there() -> bool:
-    """Has any passage a vector of the model?"""
+def are_kept() -> bool:
+    """Is there the table of the model's vectors? It may be empty."""
     if not are_possible():
         return False
     table = table_of(settings.EMBEDDING_MODEL)
     if table not in _known.tables:  # another process may have made it just now
         _known.tables = sql.vector_tables()
     return table in _known.tables
+
+
+def has_any() -> bool:
+    """Has any passage a vector of the model?"""
+    return are_kept() and bool(execute(f"SELECT 1 FROM {table_of(settings.EMBEDDING_MODEL)} LIMIT 1", []).fetchone())  # noqa: S608
 
 
 # The vector stays in the row, because a search would otherwise fetch each from elsewhere.
@@ -115,37 +133,61 @@ CREATE INDEX {table}_collection ON {table} (collection_id, passage_id)"""
 
 
 def prepare(dimensions: int) -> None:
-    """Make the table for vectors of the model, unless it is there, and delete those of other models.
+    """Make the table for vectors of the model, unless it is there.
 
-    Raises CannotKeep.
+    One with vectors of another length is replaced: the model of this name is another one now. Raises CannotKeep.
     """
-    if is_postgresql() and dimensions > MOST_DIMENSIONS:
-        raise CannotKeep(f"Vectors of {dimensions} numbers are too long: PostgreSQL indexes up to {MOST_DIMENSIONS}.")
     try:
-        with write_transaction(), connection.cursor() as cursor:
-            _make(cursor, table_of(settings.EMBEDDING_MODEL), dimensions)
+        if is_postgresql() and dimensions > MOST_DIMENSIONS:
+            raise CannotKeep(f"Vectors of {dimensions} numbers are too long: PostgreSQL indexes {MOST_DIMENSIONS}.")
+        _make(settings.EMBEDDING_MODEL, dimensions)
     except DatabaseError as error:
+        _refuse()
         raise CannotKeep(f"The table for vectors cannot be made: {error}") from error
+    except CannotKeep:
+        _refuse()
+        raise
 
 
-def _make(cursor: Any, table: str, dimensions: int) -> None:
-    if is_postgresql():
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('knowledge vectors'))")  # one process at a time
-    if table not in (there := sql.vector_tables()):
-        for other in there:
-            cursor.execute(f"DROP TABLE {other}")
+def _refuse() -> None:
+    """Ask the model for no vectors for some time: each call costs, and none could be kept."""
+    _known.refused, _known.refused_until = settings.EMBEDDING_MODEL, time.monotonic() + REFUSED_SECONDS
+
+
+def _make(model: str, dimensions: int) -> None:
+    table = table_of(model)
+    with _changing_tables() as cursor:
+        there = _dimensions(table) if table in sql.vector_tables() else None
+        if there in (0, dimensions):
+            return
+        if there is not None:
+            cursor.execute(f"DROP TABLE {table}")
+            cursor.execute("UPDATE knowledge_source SET embedded_with = '' WHERE embedded_with = %s", [model])
         made = (_MAKE if is_postgresql() else _MAKE_SQLITE).format(table=table, dimensions=dimensions)
         for statement in made.split(";"):
             cursor.execute(statement)
-        cursor.execute("UPDATE knowledge_source SET embedded_with = '' WHERE embedded_with <> ''")
 
 
-def drop() -> None:
-    """Delete all vectors, with their tables."""
+@contextmanager
+def _changing_tables() -> Iterator[Any]:
+    """A transaction in which one process at a time makes and drops tables."""
     with write_transaction(), connection.cursor() as cursor:
-        for table in sql.vector_tables():
+        if is_postgresql():
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext('knowledge vectors'))")
+        yield cursor
+
+
+def drop_others(models: Collection[str]) -> int:
+    """Delete the vectors of all models but these, with their tables. Returns how many tables."""
+    kept = {table_of(model) for model in models}
+    if not sql.vector_tables() - kept:
+        return 0
+    with _changing_tables() as cursor:
+        others = sql.vector_tables() - kept
+        for table in others:
             cursor.execute(f"DROP TABLE {table}")
     forget()
+    return len(others)
 
 
 _WITHOUT = """
@@ -160,7 +202,7 @@ ON CONFLICT (passage_id) DO NOTHING"""
 _KEEP_SQLITE = """
 INSERT INTO {table} SELECT id, collection_id, %s FROM knowledge_passage WHERE id = %s
 ON CONFLICT (passage_id) DO NOTHING"""
-_DIMENSIONS = "SELECT vector_dims(embedding) FROM {table} LIMIT 1"
+_DIMENSIONS = "SELECT atttypmod FROM pg_attribute WHERE attrelid = to_regclass('{table}') AND attname = 'embedding'"
 _DIMENSIONS_SQLITE = "SELECT length(embedding) / 4 FROM {table} LIMIT 1"
 _NEAREST = """
 SELECT passage_id, 1 - (embedding <=> %s::halfvec) FROM {table} WHERE collection_id = ANY(%s::uuid[])
@@ -170,7 +212,7 @@ _NEAREST_EXACT = _NEAREST.replace(" LIMIT", " + 0 LIMIT")  # an order that the i
 
 def without(source: uuid.UUID, limit: int) -> list[tuple[int, str]]:
     """The next passages of a source that have no vector, and their texts with the headings above."""
-    table = table_of(settings.EMBEDDING_MODEL) if are_there() else _NO_TABLE
+    table = table_of(settings.EMBEDDING_MODEL) if are_kept() else _NO_TABLE
     key = source if is_postgresql() else source.hex
     rows = execute(_WITHOUT.format(table=table), [key, limit]).fetchall()
     return [(passage, f"{heading}\n{text}".strip()) for passage, heading, text in rows]
@@ -178,12 +220,9 @@ def without(source: uuid.UUID, limit: int) -> list[tuple[int, str]]:
 
 def keep(vectors: Sequence[tuple[int, Vector]]) -> None:
     """Keep vectors of passages, of length 1. What was deleted meanwhile is left out. Raises CannotKeep."""
-    dimensions = len(vectors[0][1])
-    if are_there() and _dimensions() not in (0, dimensions):  # the model of this name is another one now
-        drop()
-    if not are_there():
+    dimensions, table = len(vectors[0][1]), table_of(settings.EMBEDDING_MODEL)
+    if not are_kept() or _dimensions(table) not in (0, dimensions):
         prepare(dimensions)
-    table = table_of(settings.EMBEDDING_MODEL)
     if is_postgresql():
         execute(_KEEP.format(table=table), [[key for key, _ in vectors], [as_text(one) for _, one in vectors]])
         return
@@ -192,10 +231,10 @@ def keep(vectors: Sequence[tuple[int, Vector]]) -> None:
         cursor.executemany(_KEEP_SQLITE.format(table=table), rows)
 
 
-def _dimensions() -> int:
-    """Of the vectors that are kept; 0 if there are none."""
+def _dimensions(table: str) -> int:
+    """Of the vectors in a table; 0 for any."""
     statement = _DIMENSIONS if is_postgresql() else _DIMENSIONS_SQLITE
-    row = execute(statement.format(table=table_of(settings.EMBEDDING_MODEL)), []).fetchone()
+    row = execute(statement.format(table=table), []).fetchone()
     return int(row[0]) if row else 0
 
 

@@ -31,6 +31,7 @@ from apps.record.projects import find_project
 from apps.web.resources import Pages, ResourceForm, do, words_of
 from apps.web.shell import principal_of, reader_view
 from parley import db
+from parley.db.sql import database_time
 
 MOST_SOURCES_SHOWN = 1_000
 MOST_FOUND = 10
@@ -45,12 +46,13 @@ class CollectionForm(ResourceForm):
 
     def __init__(self, user: User, *data: Any, **options: Any) -> None:
         super().__init__(user, *data, **options)
-        found = find_project(user.principal, self.instance.project) if self.instance.project else None
-        if found is None:  # a project's page leads here for one
+        project, is_new = self.instance.project, self.instance._state.adding
+        found = find_project(user.principal, project) if project else None
+        if project is None or (found is None and is_new):  # a project's page leads here for one
             del self.fields["project"]
         else:
             help_text = self.fields["project"].help_text
-            choices = [(str(found.key), found.name), ("", "No project")]
+            choices = [(str(project), found.name if found else "A project that you do not see"), ("", "No project")]
             self.fields["project"] = forms.TypedChoiceField(
                 choices=choices, coerce=uuid.UUID, empty_value=None, required=False, help_text=help_text
             )
@@ -77,10 +79,11 @@ def _context(request: HttpRequest, collection: Collection) -> dict[str, Any]:
 
 def _sources(principal: Principal, collection: Collection) -> dict[str, Any]:
     may_write = principal.can(Permission.SEND) and collection.is_edited_by(principal)
-    rows = list(sources.SOURCES.visible_to(principal).filter(collection=collection)[:MOST_SOURCES_SHOWN])
+    found = sources.SOURCES.visible_to(principal).filter(collection=collection).defer("part")
+    rows, now = list(found[:MOST_SOURCES_SHOWN]), database_time()
     return {
         "sources": rows,
-        "is_reading": any(one.state == Source.State.WAITING for one in rows),
+        "is_reading": any(one.is_read_soon(now) for one in rows),
         "is_edited": may_write and not collection.has_project_files,
         "may_read_again": may_write,
         "days": DAYS,
