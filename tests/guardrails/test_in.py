@@ -1,14 +1,17 @@
 """What goes to an agent: stopped, hidden, or asked about first."""
 
 import asyncio
+import datetime
 
 import pytest
+from django.utils import timezone
 
 from agentkit import Completed, InputRequired, ResponseType, SkillHandler, TaskContext
 from apps.engine import accept, send
 from apps.optional.guardrails.models import Guardrail, RailDecision
 from apps.record import projection
-from apps.record.execution import Run
+from apps.record.content.strict_json import digest_of
+from apps.record.execution import Accepted, Run
 from apps.record.models import Event, Message, Task
 from apps.record.runs import Lease
 from parley import db
@@ -178,6 +181,17 @@ async def test_message_answer_is_checked(ada, agent, rail, said):
     [told] = await db.run(decisions, sent.context)
     assert told["counts"] == {"email": 1}
     assert await RailDecision.objects.filter(context=sent.context, task=None).acount() == 1
+
+
+async def test_repeated_message_is_checked_again(ada, agent, rail, said):
+    saying = await agent(Saying)
+    await rail(action="redact", direction="in")
+    message = said(MAIL)
+    whose = {"sender": ada.principal.sender, "agent": saying, "message_id": message["messageId"]}
+    overdue = timezone.now() - datetime.timedelta(minutes=1)  # the process that was to answer died
+    await Accepted.objects.acreate(**whose, body_hash=digest_of(message), claimed_until=overdue)
+    sent = await send.send(ada.principal, saying, message, finds_question=True)
+    assert sent.answer["parts"][0]["text"] == f"heard {HIDDEN}"
 
 
 async def test_blocked_message_is_a_failed_task(ada, agent, rail, said):
