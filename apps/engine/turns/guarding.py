@@ -20,7 +20,7 @@ from agentkit import Message as Said
 from agentkit.slots import answer_of
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine.turns import emitted
+from apps.engine.turns import emitted, payments
 from apps.engine.turns.assignment import Assignment, handler_message
 from apps.engine.turns.guards import GUARDED, NOT_READ, Choice, Guard, Verdict, Way, guard_for, question
 from apps.engine.turns.output import NewEvent
@@ -198,6 +198,20 @@ def _verdict_of(noted: JSON) -> Verdict:
     return Verdict(noted.get("parts", []), **about)
 
 
+def _as_part(metadata: Mapping[str, Any]) -> list[JSON]:
+    """Metadata as one part of data, without what the platform says about payments; none if it is empty."""
+    checked = payments.without_payments(metadata)
+    return [{"data": checked}] if checked else []
+
+
+def _apart(parts: list[JSON], metadata: Mapping[str, Any]) -> tuple[list[JSON], JSON]:
+    """The parts and the metadata that passed, of parts that ended with `_as_part`."""
+    if not _as_part(metadata):
+        return parts, dict(metadata)
+    kept = {name: value for name, value in metadata.items() if name not in payments.without_payments(metadata)}
+    return parts[:-1], parts[-1]["data"] | kept
+
+
 def _note(assignment: Assignment, guard: Guard | None, noted: JSON, decisions: Sequence[JSON]) -> None:
     """Record the decisions and, with them, the run's input. Raises LeaseLost."""
     given = {**assignment.input, GUARDED: noted}
@@ -303,11 +317,15 @@ async def after_agent(assignment: Assignment, recorder: Recorder, task: TaskCont
     blocked = verdict.blocked or recorder.blocked
     if verdict.asks and not blocked and not emitted.may_wait(outcome):
         blocked = verdict.asks
-    if not blocked and not verdict.asks:
-        emissions, outcome = put_back(verdict.parts)
-        await recorder.pass_on(emissions)
-    elif not blocked:
-        await db.persist(_withhold, assignment, _content(task, put_back, verdict))
+    try:
+        if not blocked and verdict.asks:
+            verdict, kept = _kept(task, put_back, verdict)
+            await db.persist(_withhold, assignment, kept)
+        elif not blocked:
+            emissions, outcome = put_back(verdict.parts)
+            await recorder.pass_on(emissions)
+    except emitted.CannotHide as problem:
+        blocked = str(problem)
     await record_decisions(assignment, recorder, guard, decisions)
     if blocked:
         return Failed(blocked, CODE)
@@ -340,16 +358,20 @@ def merged(decisions: Iterable[JSON]) -> list[JSON]:
     return list(found.values())
 
 
-def _content(task: TaskContext, put_back: emitted.PutBack, verdict: Verdict) -> str:
-    """What is kept until somebody has decided."""
+def _kept(task: TaskContext, put_back: emitted.PutBack, verdict: Verdict) -> tuple[Verdict, JSON]:
+    """What is kept until somebody has decided, and what they may choose. Raises CannotHide."""
     kept: JSON = {"show": emitted.written(*put_back(verdict.parts)), "memory": dict(task.memory)}
     kept["session"] = dict(task.session.memory)
     if verdict.safe is not None:
-        kept["redact"] = emitted.written(*put_back(verdict.safe))
-    return json.dumps(kept, ensure_ascii=False)
+        try:
+            kept["redact"] = emitted.written(*put_back(verdict.safe))
+        except emitted.CannotHide:
+            verdict = replace(verdict, safe=None)
+    return verdict, kept
 
 
-def _withhold(assignment: Assignment, content: str) -> None:
+def _withhold(assignment: Assignment, kept: JSON) -> None:
+    content = json.dumps(kept, ensure_ascii=False)
     Withheld.objects.update_or_create(task_id=assignment.task.pk, defaults={"content": content})
 
 
@@ -423,12 +445,14 @@ class Admitted:
         """The answer as it is recorded."""
         if Way.OUT not in self.guard.ways:
             return answer
-        verdict = await _safely(self.guard, [dict(part) for part in answer.parts])
+        shown = [*(dict(part) for part in answer.parts), *_as_part(answer.metadata)]
+        verdict = await _safely(self.guard, shown)
         self._decisions += verdict.decisions
         _count(verdict)
         if stopped := verdict.blocked or verdict.asks:
             return Answer.error(stopped, CODE)
-        return Answer(cast("list[Part]", verdict.parts), answer.metadata)
+        parts, metadata = _apart(verdict.parts, answer.metadata)
+        return Answer(cast("list[Part]", parts), metadata)
 
     def record(self, log: Ledger) -> None:
         """Record what was decided, with the answer."""
