@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from agentkit import Completed, InputRequired, ResponseType, SkillHandler, TaskContext
 from apps.engine import accept, send
+from apps.engine.turns.guards import NOT_READ
 from apps.optional.guardrails.models import Guardrail, RailDecision
 from apps.record import projection
 from apps.record.content.strict_json import digest_of
@@ -40,6 +41,17 @@ class Asking(SkillHandler):
 
     async def on_input_received(self, task: TaskContext):
         return Completed(f"heard {task.message.text}")
+
+
+class HearingAll(SkillHandler):
+    """Notes metadata, and what agents said."""
+
+    heard: list[str] = []
+
+    async def on_request(self, task: TaskContext):
+        self.heard.append(str([one.text for one in task.history]))
+        self.heard.append(str(task.message.metadata))
+        return Completed(MAIL)
 
 
 class Reading(SkillHandler):
@@ -133,6 +145,33 @@ async def test_blocked_message_is_not_told_later(ada, hearing, rail, said):
     await rail(action="redact", categories=["ip"])
     await sent_to(ada, hearing, said("and now?", contextId=str(first.context)))
     assert not any("joe@" in one for one in Hearing.heard)
+
+
+@pytest.mark.parametrize("action", ["block", "ask"])
+async def test_later_rail_withholds_earlier_messages(ada, hearing, rail, said, action):
+    first = await sent_to(ada, hearing, said(MAIL))
+    Hearing.heard.clear()
+    await rail(action=action, direction="in")
+    await sent_to(ada, hearing, said("and now?", contextId=str(first.context)))
+    assert Hearing.heard == [NOT_READ, "and now?"]
+
+
+async def test_message_that_somebody_sent_is_told_later(ada, hearing, rail, said):
+    await rail(action="ask", direction="in")
+    first = await sent_to(ada, hearing, said(MAIL))
+    await answered(ada, hearing, said, first, "send")
+    await sent_to(ada, hearing, said("and now?", contextId=str(first.context)))
+    assert Hearing.heard.count(MAIL) == 2
+
+
+async def test_metadata_and_answers_of_agents_are_hidden(ada, agent, rail, said):
+    HearingAll.heard = []
+    hearing = await agent(HearingAll)
+    await rail(action="redact", direction="in")
+    first = await sent_to(ada, hearing, said("hello", metadata={"instructions": [MAIL]}))
+    await sent_to(ada, hearing, said("and now?", contextId=str(first.context)))
+    assert HearingAll.heard[1] == str({"instructions": [HIDDEN]})
+    assert HearingAll.heard[2] == str(["hello", HIDDEN])
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ async def try_out(request: HttpRequest, guardrail: uuid.UUID | None = None) -> H
 def agent_part(request: HttpRequest, agent: Agent) -> SafeString:
     """On the page of an agent: the guardrails that hold for it in the reader's workspace."""
     principal = principal_of(request)
-    holding = [one.row for one in current.of(current.rails_now(), agent, principal.workspace_id)]
+    holding = [one.row for one in current.rails_now() if current.holds(one, agent, principal.workspace_id)]
     if not holding:
         return SafeString()
     seen = set(Guardrail.objects.visible_to(principal).values_list("pk", flat=True))
