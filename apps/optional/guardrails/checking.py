@@ -69,6 +69,13 @@ class Rail:
         return self.row.check_kind in (Check.PATTERNS, Check.PERSONAL)
 
     @property
+    def may_stream(self) -> bool:
+        """May text pass in pieces before all of it was checked?"""
+        if not self.finds or self.row.action != Action.REDACT:
+            return False
+        return self.row.check_kind == Check.PERSONAL or finding.may_stream(self.row.words, self.row.patterns)
+
+    @property
     def acts(self) -> bool:
         return not self.row.only_watch
 
@@ -232,7 +239,7 @@ class RailGuard:
         self._counted: set[str] = set()  # texts of the answer whose findings were counted as they came
         self.ways = frozenset(way for way, found in self._rails.items() if found)
         out = [one for one in self._rails[Way.OUT] if one.acts]
-        self.holds = any(one.row.action != Action.REDACT or not one.finds for one in out)
+        self.holds = not all(one.may_stream for one in out)
         self.judges = any(one.row.check_kind == Check.MODEL for one in out)
         self.asks = any(one.row.action == Action.ASK for one in out)
 
