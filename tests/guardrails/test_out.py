@@ -16,7 +16,7 @@ from agentkit import (
     TaskContext,
     ToolCall,
 )
-from apps.engine import accept, send
+from apps.engine import accept, cancel, send
 from apps.engine.turns.guards import ManagersDecide
 from apps.optional.guardrails.models import RailDecision
 from apps.record import projection
@@ -170,6 +170,16 @@ async def test_sender_decides_what_is_shown(ada, agent, rail, said, answer, word
     assert await db.run(outcome_of, receipt) == (state, is_in_log)
     assert (await db.run(words_of, receipt.task), Whole.runs) == (words, 1)
     assert (await Withheld.objects.aget(task=receipt.task)).content == ""
+
+
+async def test_cancel_empties_what_is_withheld(ada, agent, rail, said):
+    whole = await agent(Whole)
+    await rail(action="ask", direction="out")
+    receipt = await done_by(ada, whole, said())
+    task = await Task.objects.aget(pk=receipt.task)
+    assert (await Withheld.objects.aget(task=task)).content
+    await db.run(cancel.cancel_task, task)
+    assert not (await Withheld.objects.aget(task=task)).content
 
 
 def stored_secrets(task):
