@@ -24,7 +24,7 @@ from apps.engine.turns import emitted, payments
 from apps.engine.turns.assignment import Assignment, handler_message
 from apps.engine.turns.guards import GUARDED, NOT_READ, Choice, Guard, Verdict, Way, guard_for, question
 from apps.engine.turns.output import NewEvent
-from apps.engine.turns.recorder import Recorder, count_usage
+from apps.engine.turns.recorder import Recorder
 from apps.record import ledger
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
@@ -32,9 +32,7 @@ from apps.record.events import JSON, EventType
 from apps.record.execution import Run, Withheld
 from apps.record.ledger import Ledger
 from apps.record.models import Event, Message
-from apps.record.runs import UsageTotals
 from parley import db
-from parley.db.sql import Update
 
 log = logging.getLogger("parley.engine")
 
@@ -483,8 +481,6 @@ async def _show_or_not(assignment: Assignment, recorder: Recorder, task: TaskCon
         return question(replace(again, by_managers=by), Way.OUT)
     for one in await db.run(_answers, assignment, Way.OUT, choice):
         await recorder.record(NewEvent(EventType.GUARDRAIL, one))
-    gone = Update(Withheld, {"task_id": assignment.task.pk}, {"content": ""})
-    assignment.at_end.updates.append(gone)
     if choice is Choice.STOP:
         return Rejected(STOPPED[Way.OUT])
     emissions, outcome = emitted.read(kept[choice])
@@ -514,7 +510,7 @@ class Admitted:
 
     Attributes:
         message: as the agent is told it.
-        needs_task: it is stopped, or somebody must or may be asked. The turn of a task decides again.
+        needs_task: it is stopped, somebody must or may be asked, or a model judges. The turn of a task decides again.
     """
 
     guard: Guard
@@ -537,7 +533,6 @@ class Admitted:
         shown = [*(dict(part) for part in answer.parts), *_as_part(answer.metadata)]
         verdict = await _safely(self.guard, shown)
         self._decisions += verdict.decisions
-        _count(verdict)
         if stopped := verdict.blocked or verdict.asks:
             return Answer.error(stopped, CODE)
         parts, metadata = _apart(verdict.parts, answer.metadata)
@@ -555,10 +550,11 @@ async def admit(principal: Principal, agent: Agent, message: JSON) -> Admitted |
     guard = await guard_for([agent], principal.workspace_id)
     if guard is None:
         return None
+    if guard.uses_models:  # a run counts what they use
+        return Admitted(guard, message, needs_task=True)
     said = Said(message, blobs.content_of)
     shown = _shown(said)
     verdict = await guard.check(Way.IN, shown) if Way.IN in guard.ways else Verdict(shown)
-    _count(verdict)
     decisions = [one | {"messageId": message["messageId"]} for one in verdict.decisions]
     needs_task = bool(verdict.blocked or verdict.asks or guard.asks)
     if verdict.blocked:
@@ -566,9 +562,3 @@ async def admit(principal: Principal, agent: Agent, message: JSON) -> Admitted |
     parts, metadata = _apart(verdict.parts, said.metadata)
     told = {**message, "parts": parts} | ({"metadata": metadata} if metadata else {})
     return Admitted(guard, told, needs_task, decisions)
-
-
-def _count(verdict: Verdict) -> None:
-    """Count what models used of whom no run's usage tells."""
-    for one in verdict.used:
-        count_usage(one.model, UsageTotals().add(one))

@@ -99,12 +99,14 @@ class Guard(Protocol):
         holds: whether what the agent says waits until all of it was checked.
         judges: whether a check on the way out takes long, because a model is asked.
         asks: whether somebody may be asked about what the agent says.
+        uses_models: whether a model is asked in either way.
     """
 
     ways: frozenset[Way]
     holds: bool
     judges: bool
     asks: bool
+    uses_models: bool
 
     async def check(self, way: Way, parts: Sequence[JSON]) -> Verdict:
         """Raises nothing."""

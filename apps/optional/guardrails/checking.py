@@ -241,6 +241,7 @@ class RailGuard:
         out = [one for one in self._rails[Way.OUT] if one.acts]
         self.holds = not all(one.may_stream for one in out)
         self.judges = any(one.row.check_kind == Check.MODEL for one in out)
+        self.uses_models = any(one.row.check_kind == Check.MODEL for found in self._rails.values() for one in found)
         self.asks = any(one.row.action == Action.ASK for one in out)
 
     async def check(self, way: Way, parts: Sequence[JSON]) -> Verdict:
