@@ -432,7 +432,7 @@ def _continue_task(
     if state.is_interrupted and slot and "service" in slot:  # a secret must not enter the log
         raise CredentialRequired(f"{CredentialRequired.__doc__} It is at {_credential_link(task)}.")
     if state.is_interrupted:
-        guards.check_answerer(principal, slot)
+        guards.check_answerer(principal, questions.asking_slot(slot))
     stored = {**said["message"], "contextId": log.context.context_id, "taskId": str(task_id)}
     asks_payment = state.is_interrupted and payments.asks_payment(slot)
     is_rejected = asks_payment and payments.is_rejected(stored)

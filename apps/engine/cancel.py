@@ -13,7 +13,7 @@ from apps.agents.models import Agent
 from apps.record import ledger, runs
 from apps.record.errors import TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from apps.record.events import EventType
-from apps.record.execution import Run
+from apps.record.execution import Run, Withheld
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Task, TaskState
 from apps.record.reading import lookup, notifications
@@ -94,6 +94,7 @@ def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
     unfinished.update(state=Run.State.CANCELED, finished_at=log.now)
     Run.objects.filter(task=task, state=Run.State.WAITING).update(state=Run.State.CANCELED, finished_at=log.now)
     Run.objects.filter(task=task).update(memory={})
+    Withheld.objects.filter(task=task).update(content="")
     ended = metrics.RUNS_ENDED[log.task(task).agent.slug, TaskState.CANCELED.value, ""]
     transaction.on_commit(partial(ended.inc, len(runs)))
     return runs

@@ -44,7 +44,7 @@ from apps.engine.turns.questions import asks_approval, overtaken, slot_of
 from apps.record import ledger
 from apps.record.content.parts import pieces_joined
 from apps.record.events import DELIVERED, JSON, EventType
-from apps.record.execution import Run, Suspension
+from apps.record.execution import Run, Suspension, Withheld
 from apps.record.ledger import AlsoWritten, Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
@@ -334,6 +334,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
+        Withheld.objects.filter(task=task).update(content="")
 
 
 def _author(author: Author) -> JSON:

@@ -175,15 +175,15 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
     if always_task and not chooses(handler, received):
         return None
     known = await db.run(_known_choice, principal, agent, message, not always_task) if finds_question else None
-    if known is not None:
+    if known is not None and not known.is_message:
         return known
     admitted = await guarding.admit(principal, agent, message)
     if admitted is None:
-        return await _chosen(principal, agent, message, handler, received)
+        return known or await _chosen(principal, agent, message, handler, received)
     if admitted.needs_task:
-        return BY_TASK
+        return BY_MESSAGE if await db.run(_is_answered, principal, agent, message) else BY_TASK
     received = agentkit.Message(admitted.message, blobs.content_of)
-    choice = await _chosen(principal, agent, message, handler, received)
+    choice = known or await _chosen(principal, agent, message, handler, received)
     return dataclasses.replace(choice, admitted=admitted) if choice is not None else None
 
 
@@ -245,6 +245,12 @@ def _earlier_choice(principal: Principal, agent: Agent, message: JSON, or_claime
     if accepted.task_id is not None:
         return BY_TASK
     return BY_MESSAGE if or_claimed or accepted.answer_id is not None else None
+
+
+def _is_answered(principal: Principal, agent: Agent, message: JSON) -> bool:
+    """Was the same message answered with a message before, so that no agent is asked?"""
+    accepted = find_accepted(principal.sender, agent, message)
+    return accepted is not None and accepted.answer_id is not None
 
 
 def _known_choice(principal: Principal, agent: Agent, message: JSON, or_claimed: bool) -> Choice | None:

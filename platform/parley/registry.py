@@ -43,7 +43,7 @@ class ParleyApp(AppConfig):
     signature_verdicts: Paths = ()  # for pages: tasks; returns verdicts on remote signatures by (task, artifact id)
     version_panels: Paths = ()  # on the page of an agent's versions: request, agent, versions to compare; a SafeString
     artifact_notes: Paths = ()  # on an artifact's preview: request, context, artifact, if it is small; a SafeString
-    turn_guards: Paths = ()  # awaited before an agent gets a message: `turns.guarding.Asked`; a `Guard`, or None
+    turn_guards: Paths = ()  # awaited with agents and a workspace's key: a `turns.guards.Guard`, or None
     remote_completion_listeners: Paths = ()  # awaited after a remote task: its run, itself, its artifacts' ids
     data_parts: Paths = ()  # on the page of a person's data: the request; a SafeString
     personal_data: Paths = ()  # for a person's archive: the person; yields file names, words, JSON or stored parts

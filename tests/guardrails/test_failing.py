@@ -6,7 +6,11 @@ import pytest
 
 from agentkit import Completed, SkillHandler, TaskContext
 from agentkit.llm import use_models
+from apps.budgets import spending
+from apps.budgets.models import Budget
 from apps.engine import accept
+from apps.engine.queue import Lane
+from apps.engine.turns.assignment import spends_for
 from apps.model_agents import language_models
 from apps.optional.guardrails import finding, judging
 from apps.record.models import Event, Task
@@ -109,6 +113,30 @@ async def test_model_judges(ada, agent, rail, said, model, answer, state):
     assert await events.acount() == (1 if state == "failed" else 0)
 
 
+async def test_text_cannot_end_its_marks():
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.models.function import FunctionModel
+
+    asked = []
+
+    async def respond(messages, info):
+        asked.append(messages[0].parts[0].content)
+        return ModelResponse(parts=[TextPart("No.")])
+
+    async def resolve(name):
+        return FunctionModel(respond)
+
+    use_models(resolve)
+    try:
+        for _ in range(2):
+            await judging.judge("Is it?", "words", "", 5)
+    finally:
+        language_models.configure()
+    marks = [one.splitlines()[-1] for one in asked]
+    assert marks[0] != marks[1]
+    assert [one.count(mark) for one, mark in zip(asked, marks, strict=True)] == [3, 3]
+
+
 @pytest.mark.parametrize(("answer", "why"), [("Perhaps.", "error"), (RuntimeError("down"), "error"), (None, "late")])
 @pytest.mark.parametrize(("if_fails", "state"), [("block", "failed"), ("pass", "completed")])
 async def test_failing_model_fails_as_chosen(ada, agent, rail, said, model, monkeypatch, answer, why, if_fails, state):
@@ -119,6 +147,17 @@ async def test_failing_model_fails_as_chosen(ada, agent, rail, said, model, monk
     await rail(**QUESTION, if_fails=if_fails)
     receipt = await done_by(ada, echoing, said())
     assert (await db.run(outcome_of, receipt))[:3] == (state, why, if_fails == "pass")
+
+
+async def test_spent_budget_asks_no_model(ada, agent, rail, said, model):
+    model("No: weather.")
+    echoing = await agent(Echoing)
+    await rail(**QUESTION)
+    await Budget.objects.acreate(workspace_id=ada.principal.workspace_id, token_limit=0)
+    spending.forget()
+    spends_for.set(Lane(ada.principal.workspace_id, echoing.pk))
+    receipt = await done_by(ada, echoing, said())
+    assert (await db.run(outcome_of, receipt))[:2] == ("failed", "error")
 
 
 async def test_size_is_measured(ada, agent, rail, said):

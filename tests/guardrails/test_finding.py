@@ -3,7 +3,15 @@
 import pytest
 
 from apps.optional.guardrails import finding
-from apps.optional.guardrails.finding import CATEGORIES, Pieces, TooSlow, check_patterns, own_rules, personal_rules
+from apps.optional.guardrails.finding import (
+    CATEGORIES,
+    Pieces,
+    TooSlow,
+    check_patterns,
+    may_stream,
+    own_rules,
+    personal_rules,
+)
 
 EVERYTHING = personal_rules(tuple(CATEGORIES), "DE")
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc+/=\n-----END RSA PRIVATE KEY-----"
@@ -70,6 +78,20 @@ def test_words_are_whole_words():
     rules = own_rules("Blue\nred wine", "", "color")
     assert found("blue BLUE bluer and Red Wine", rules) == [("word", "blue"), ("word", "BLUE"), ("word", "Red Wine")]
     assert finding.hidden("a blue one", finding.find("a blue one", rules)) == "a [color] one"
+
+
+@pytest.mark.parametrize("call", ["(?R)", "(?1)", "(?+1)", "(?-1)", "(?&n)", "(?P>n)"])
+def test_patterns_that_call_themselves_are_refused(call):
+    assert "itself" in check_patterns(f"(?P<n>a{call}?b)")
+    assert not check_patterns(r"(?P<n>a)(?P=n)(?=b)(?:c)(?i:d)")
+
+
+@pytest.mark.parametrize(
+    ("words", "patterns", "may"),
+    [("blue\nred wine", "", True), ("blue\nblue moon", "", True), ("Moon\nblue moon", "", False), ("", "a", False)],
+)
+def test_only_clear_words_stream(words, patterns, may):
+    assert may_stream(words, patterns) is may
 
 
 @pytest.mark.parametrize("pattern", ["(", "a*", "b{99999999999999999999}", "x" * 501, "a\n" * 201])

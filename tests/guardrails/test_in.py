@@ -1,14 +1,18 @@
 """What goes to an agent: stopped, hidden, or asked about first."""
 
 import asyncio
+import datetime
 
 import pytest
+from django.utils import timezone
 
 from agentkit import Completed, InputRequired, ResponseType, SkillHandler, TaskContext
 from apps.engine import accept, send
+from apps.engine.turns.guards import NOT_READ
 from apps.optional.guardrails.models import Guardrail, RailDecision
 from apps.record import projection
-from apps.record.execution import Run
+from apps.record.content.strict_json import digest_of
+from apps.record.execution import Accepted, Run
 from apps.record.models import Event, Message, Task
 from apps.record.runs import Lease
 from parley import db
@@ -37,6 +41,17 @@ class Asking(SkillHandler):
 
     async def on_input_received(self, task: TaskContext):
         return Completed(f"heard {task.message.text}")
+
+
+class HearingAll(SkillHandler):
+    """Notes metadata, and what agents said."""
+
+    heard: list[str] = []
+
+    async def on_request(self, task: TaskContext):
+        self.heard.append(str([one.text for one in task.history]))
+        self.heard.append(str(task.message.metadata))
+        return Completed(MAIL)
 
 
 class Reading(SkillHandler):
@@ -132,6 +147,33 @@ async def test_blocked_message_is_not_told_later(ada, hearing, rail, said):
     assert not any("joe@" in one for one in Hearing.heard)
 
 
+@pytest.mark.parametrize("action", ["block", "ask"])
+async def test_later_rail_withholds_earlier_messages(ada, hearing, rail, said, action):
+    first = await sent_to(ada, hearing, said(MAIL))
+    Hearing.heard.clear()
+    await rail(action=action, direction="in")
+    await sent_to(ada, hearing, said("and now?", contextId=str(first.context)))
+    assert Hearing.heard == [NOT_READ, "and now?"]
+
+
+async def test_message_that_somebody_sent_is_told_later(ada, hearing, rail, said):
+    await rail(action="ask", direction="in")
+    first = await sent_to(ada, hearing, said(MAIL))
+    await answered(ada, hearing, said, first, "send")
+    await sent_to(ada, hearing, said("and now?", contextId=str(first.context)))
+    assert Hearing.heard.count(MAIL) == 2
+
+
+async def test_metadata_and_answers_of_agents_are_hidden(ada, agent, rail, said):
+    HearingAll.heard = []
+    hearing = await agent(HearingAll)
+    await rail(action="redact", direction="in")
+    first = await sent_to(ada, hearing, said("hello", metadata={"instructions": [MAIL]}))
+    await sent_to(ada, hearing, said("and now?", contextId=str(first.context)))
+    assert HearingAll.heard[1] == str({"instructions": [HIDDEN]})
+    assert HearingAll.heard[2] == str(["hello", HIDDEN])
+
+
 @pytest.mark.parametrize(
     ("answer", "heard", "state"),
     [("send", [MAIL], "completed"), ("redact", [HIDDEN], "completed"), ("Not at all", [], "rejected")],
@@ -178,6 +220,17 @@ async def test_message_answer_is_checked(ada, agent, rail, said):
     [told] = await db.run(decisions, sent.context)
     assert told["counts"] == {"email": 1}
     assert await RailDecision.objects.filter(context=sent.context, task=None).acount() == 1
+
+
+async def test_repeated_message_is_checked_again(ada, agent, rail, said):
+    saying = await agent(Saying)
+    await rail(action="redact", direction="in")
+    message = said(MAIL)
+    whose = {"sender": ada.principal.sender, "agent": saying, "message_id": message["messageId"]}
+    overdue = timezone.now() - datetime.timedelta(minutes=1)  # the process that was to answer died
+    await Accepted.objects.acreate(**whose, body_hash=digest_of(message), claimed_until=overdue)
+    sent = await send.send(ada.principal, saying, message, finds_question=True)
+    assert sent.answer["parts"][0]["text"] == f"heard {HIDDEN}"
 
 
 async def test_blocked_message_is_a_failed_task(ada, agent, rail, said):

@@ -5,8 +5,18 @@ import json
 
 import pytest
 
-from agentkit import Artifact, Completed, InputRequired, ResponseType, SkillHandler, TaskContext
-from apps.engine import accept, send
+from agentkit import (
+    Artifact,
+    Chunk,
+    Completed,
+    InputRequired,
+    Progress,
+    ResponseType,
+    SkillHandler,
+    TaskContext,
+    ToolCall,
+)
+from apps.engine import accept, cancel, send
 from apps.engine.turns.guards import ManagersDecide
 from apps.optional.guardrails.models import RailDecision
 from apps.record import projection
@@ -19,6 +29,7 @@ from tests.working import carry_out, state_of, types_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("published")]
 SECRET = "joe@example.org"
+HIDDEN = "[e-mail address]"
 
 
 class Whole(SkillHandler):
@@ -161,6 +172,16 @@ async def test_sender_decides_what_is_shown(ada, agent, rail, said, answer, word
     assert (await Withheld.objects.aget(task=receipt.task)).content == ""
 
 
+async def test_cancel_empties_what_is_withheld(ada, agent, rail, said):
+    whole = await agent(Whole)
+    await rail(action="ask", direction="out")
+    receipt = await done_by(ada, whole, said())
+    task = await Task.objects.aget(pk=receipt.task)
+    assert (await Withheld.objects.aget(task=task)).content
+    await db.run(cancel.cancel_task, task)
+    assert not (await Withheld.objects.aget(task=task)).content
+
+
 def stored_secrets(task):
     """All that the task's rows have, but for what is encrypted."""
     runs = list(Run.objects.filter(task=task).values())
@@ -199,3 +220,40 @@ async def test_changed_rail_counts_from_next_turn(ada, agent, rail, said):
     receipt = await done_by(ada, changing, said())
     assert await db.run(words_of, receipt.task) == "It is [e-mail address]"
     assert await RailDecision.objects.acount() == 1  # of a rail that is gone
+
+
+class Leaking(SkillHandler):
+    """Says the secret beside its words: in names, metadata, data and a replaced artifact."""
+
+    async def on_request(self, task: TaskContext):
+        about = {"metadata": {"by": SECRET}, "append": False, "last": False}
+        await task.emit(Chunk("a", SECRET, f"of {SECRET}", [{"text": "Ask joe@exam", "filename": SECRET}], **about))
+        await task.emit(Chunk("a", "all", "", [{"data": {SECRET: SECRET}}], **about))
+        await task.emit(Chunk("a", "all", "", [{"text": "ple.org"}], append=True, last=True))
+        await task.emit(Progress("at work", metadata={"by": SECRET}))
+        await task.emit(ToolCall("1", f"ask {SECRET}", {}))
+        made = Artifact.text(f"of {SECRET}", "fine", description=SECRET)
+        return Completed("done", [made], {"by": SECRET})
+
+
+class AskingForm(SkillHandler):
+    async def on_request(self, task: TaskContext):
+        schema = {"type": "object", "properties": {"who": {"type": "string", "default": SECRET}}}
+        return InputRequired("Who?", slot="who", schema=schema)
+
+
+async def test_nothing_beside_words_passes(ada, agent, rail, said):
+    leaking = await agent(Leaking)
+    await rail(action="redact", direction="out")
+    receipt = await done_by(ada, leaking, said())
+    assert await db.run(outcome_of, receipt) == ("completed", False)
+    made = await db.run(delivered, receipt.task)
+    assert [one for one in made["all"] if one != {"text": ""}] == [{"data": {HIDDEN: HIDDEN}}, {"text": "ple.org"}]
+    assert f"of {HIDDEN}" in made
+
+
+async def test_form_with_hidden_text_is_stopped(ada, agent, rail, said):
+    asking = await agent(AskingForm)
+    await rail(action="redact", direction="out")
+    receipt = await done_by(ada, asking, said())
+    assert await db.run(outcome_of, receipt) == ("failed", False)

@@ -137,3 +137,13 @@ def test_agent_page_names_what_holds(ada, bob, echo, client):
     shown = client.get(reverse("web:agent", args=["echo"])).text
     assert "Ada&#x27;s rule" in shown
     assert "Bob&#x27;s rule" not in shown
+
+
+def test_agent_page_hides_names_of_other_agents(ada, bob, echo, countdown, client):
+    make(ada.principal, name="Ada's rule", agents=["echo", "countdown"])
+    member(bob, ada, Role.MEMBER)
+    for person, is_named in ((ada, True), (bob, False)):
+        client.force_login(person)
+        shown = client.get(reverse("web:agent", args=["echo"])).text
+        assert ("for echo, countdown" in shown) is is_named
+        assert "Ada&#x27;s rule" in shown

@@ -10,7 +10,8 @@ from apps.budgets import spending
 from apps.budgets.models import Budget, Spending
 from apps.conversations.sessions import commands, titles
 from apps.engine import accept
-from apps.record import projection
+from apps.record import ledger, projection
+from apps.record.events import EventType
 from apps.record.models import Context
 from tests.model_agents.endpoint import says
 from tests.working import begin, end
@@ -64,6 +65,13 @@ def test_no_model_is_asked_without_need(ada, echo, said, answered, endpoint, set
     commands.rename_session(ada.principal, answered.pk, "Mine")
     assert named(answered) == "Mine"
     assert endpoint.requests == []
+
+
+def test_no_model_reads_guarded_words(answered, endpoint):
+    noted = {"rail": str(answered.pk), "name": "Rail", "direction": "in", "action": "redact", "counts": {}, "ms": 1}
+    with ledger.writing(answered.pk) as log:
+        log.add(EventType.GUARDRAIL, noted)
+    assert (named(answered), endpoint.requests) == (FIRST_WORDS, [])
 
 
 def test_the_second_answer_asks_for_a_title(ada, echo, said, settings, monkeypatch, endpoint):

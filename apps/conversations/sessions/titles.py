@@ -1,7 +1,7 @@
 """Titles from the default language model: a job asks it once, when a person's second message is answered.
 
 Until then, and without a model, the title is the first sentence of the first message. A title that a person gave stays.
-Sessions that a program began, with an API key, cost no title.
+Sessions that a program began, with an API key, cost no title. Nor does a model read what a guardrail acted on.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _first_exchange(context_id: uuid.UUID) -> _Exchange | None:
     if len(asked) != TITLE_AFTER or not answered or answered[-1].index < asked[-1].index:
         return None
     first, second = asked
-    if _is_programs(first) or not _has_automatic_title(context, first):
+    if _is_programs(first) or not _has_automatic_title(context, first) or _is_guarded(context):
         return None
     task = first.task or Task(context=context, workspace_id=context.workspace_id, agent_id=context.agent_id)
     words = [words_of(one.parts)[:LONGEST_EXCERPT] for one in (first, second, answered[-1])]
@@ -113,6 +113,11 @@ def _is_programs(first: Message) -> bool:
     """Did a program send it, with an API key? Its sessions are its own, and nobody looks for them by name."""
     lanes = Run.objects.filter(message=first).values_list("lane", flat=True)
     return any(Lane.read(lane).key for lane in lanes)
+
+
+def _is_guarded(context: Context) -> bool:
+    """Did a guardrail find something in what was said to the agent? Then no other model reads it either."""
+    return lineage.events(context).filter(type=EventType.GUARDRAIL, payload__direction="in").exists()
 
 
 def _has_automatic_title(context: Context, first: Message) -> bool:

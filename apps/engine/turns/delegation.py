@@ -16,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
@@ -251,7 +251,7 @@ class Delegation:
             metadata = payments.with_payload(answer.metadata, asking.pk)
             message = compose(parts, key=key, task=child_id, metadata=metadata)
             accept_and_publish(
-                principal_of(task),
+                _answerer(task, answer),
                 child.agent,
                 message,
                 sender=sender,
@@ -263,6 +263,12 @@ class Delegation:
         except (Refusal, Task.DoesNotExist):
             pass  # the repeated turn finds that the child still asks
         return True
+
+
+def _answerer(task: Task, answer: Message) -> Principal:
+    """The task's owner, with the role of who answered: only a manager may decide about some answers."""
+    by = answer.author.principal_in(task.workspace_id) if answer.author and task.workspace_id else None
+    return replace(principal_of(task), role=by.role if by else None)
 
 
 def check_depth(task: Task) -> None:

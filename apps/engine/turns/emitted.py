@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from agentkit import (
     Artifact,
+    AuthRequired,
     Chunk,
     Completed,
     Emission,
@@ -16,6 +17,7 @@ from agentkit import (
     InputRequired,
     Outcome,
     Part,
+    PaymentRequired,
     Progress,
     Rejected,
     SkillChosen,
@@ -34,10 +36,53 @@ PutBack = Callable[[Sequence[JSON]], Said]
 
 DATA = {ToolCall: "arguments", ToolResult: "result", Foreign: "said"}
 """The fields that have any JSON."""
+LABELS: dict[type[Any], tuple[str, ...]] = {
+    Chunk: ("name", "description", "metadata"),
+    Progress: ("metadata",),
+    ToolCall: ("name",),
+    ToolResult: ("name", "app"),
+}
+"""The other fields that people can read."""
+
+
+class CannotHide(Exception):
+    """What a guardrail found cannot be taken out of the question. `str()` is a sentence for people."""
+
+    def __str__(self) -> str:
+        return (
+            "A guardrail found something in the agent's question that cannot be taken out, so it was not asked. "
+            "Ask for something else, or ask a manager of the workspace."
+        )
+
+
+def labels_of(emission: Emission) -> list[JSON]:
+    """What people can read beside the content, as one part of data; none if there is nothing."""
+    values = [getattr(emission, name) for name in LABELS.get(type(emission), ())]
+    return [{"data": values}] if any(values) else []
+
+
+def with_labels[E: Emission](emission: E, labels: Sequence[JSON]) -> E:
+    """The emission with other labels, one for one with `labels_of`."""
+    if not labels:
+        return emission
+    changed = dict(zip(LABELS[type(emission)], labels[0]["data"], strict=True))
+    if isinstance(emission, ToolResult) and changed["app"] != emission.app:
+        changed["app"] = None  # its page shows what was hidden
+    return dataclasses.replace(emission, **changed)
 
 
 def parts_of(emission: Emission) -> list[JSON]:
-    """What of an emission people can read."""
+    """What of an emission people can read: its content, then its labels."""
+    return [*_content_of(emission), *labels_of(emission)]
+
+
+def with_parts[E: Emission](emission: E, parts: Sequence[JSON]) -> E:
+    """The emission with other parts, one for one with `parts_of`."""
+    size = len(parts) - len(labels_of(emission))
+    return with_labels(_with_content(emission, parts[:size]), parts[size:])
+
+
+def _content_of(emission: Emission) -> list[JSON]:
     match emission:
         case Token() | WholeAnswer() | Thought():
             return [{"text": emission.text}]
@@ -51,8 +96,7 @@ def parts_of(emission: Emission) -> list[JSON]:
     return []
 
 
-def with_parts[E: Emission](emission: E, parts: Sequence[JSON]) -> E:
-    """The emission with other parts, one for one with `parts_of`."""
+def _with_content[E: Emission](emission: E, parts: Sequence[JSON]) -> E:
     match emission:
         case Token() | WholeAnswer() | Thought():
             return dataclasses.replace(emission, text=parts[0]["text"])
@@ -71,49 +115,95 @@ def with_parts[E: Emission](emission: E, parts: Sequence[JSON]) -> E:
 
 def joined(emissions: Iterable[Emission]) -> list[Emission]:
     """The emissions with one for the streamed text, and one for each artifact, so that each text is whole."""
-    found: dict[object, Emission] = {}
+    found: dict[object, list[Any]] = {}
     for number, one in enumerate(emissions):
         match one:
             case Token():
-                before = found.get(Token)
-                found[Token] = Token(getattr(before, "text", "") + one.text)
+                found.setdefault(Token, []).append(one)
             case WholeAnswer():
                 found.pop(Token, None)
-                found[Token] = one
-            case Chunk() if one.append and isinstance(before := found.get(one.artifact_id), Chunk):
-                parts = [*before.parts, *one.parts]
-                found[one.artifact_id] = dataclasses.replace(before, parts=_whole(parts), last=one.last)
+                found[Token] = [one]
+            case Chunk() if one.append:
+                found.setdefault(one.artifact_id, []).append(one)
             case Chunk():
-                found[one.artifact_id] = one
+                found[one.artifact_id] = [one]
             case _:
-                found[number] = one
-    return list(found.values())
+                found[number] = [one]
+    return [pieces[0] if len(pieces) == 1 else _whole(pieces) for pieces in found.values()]
 
 
-def _whole(parts: list[Part]) -> list[Part]:
-    return cast("list[Part]", pieces_joined(cast("list[JSON]", parts)))
+def _whole(pieces: Sequence[Any]) -> Emission:
+    """One emission for the pieces of the streamed text or of an artifact."""
+    first = pieces[0]
+    if not isinstance(first, Chunk):
+        return Token("".join(one.text for one in pieces))
+    parts = pieces_joined([dict(part) for one in pieces for part in one.parts])
+    return dataclasses.replace(first, parts=cast("list[Part]", parts), last=pieces[-1].last)
+
+
+KEYWORDS = frozenset((
+    "$ref", "$schema", "$defs", "additionalProperties", "allOf", "anyOf", "const", "default", "description", "enum",
+    "examples", "format", "items", "maximum", "maxItems", "maxLength", "minimum", "minItems", "minLength", "oneOf",
+    "pattern", "properties", "required", "title", "type",
+))  # fmt: skip
+TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+
+
+def _words_of(schema: Any) -> list[Any]:
+    """What a JSON Schema says beside the schema language: names, titles, choices and defaults."""
+    if isinstance(schema, Mapping):
+        names = [name for name in schema if name not in KEYWORDS]
+        return names + [word for one in schema.values() for word in _words_of(one)]
+    if isinstance(schema, list | tuple):
+        return [word for one in schema for word in _words_of(one)]
+    return [] if schema is None or isinstance(schema, bool) or schema in TYPES else [schema]
+
+
+def _asked(outcome: Outcome) -> list[Any]:
+    """What people read of a question beside its message."""
+    if not isinstance(outcome, InputRequired | AuthRequired):
+        return []
+    slot = "" if str(outcome.slot).isidentifier() else outcome.slot
+    shown = [slot, _words_of(outcome.schema), outcome.value]
+    if isinstance(outcome, AuthRequired):
+        return [*shown, outcome.service]
+    calls = [[one.get(name) for name in SHOWN_OF_CALLS] + _words_of(one.get("schema")) for one in outcome.calls]
+    paid = [outcome.description, outcome.extra] if isinstance(outcome, PaymentRequired) else []
+    return [*shown, calls, paid]
+
+
+SHOWN_OF_CALLS = ("tool", "title", "description", "effect", "arguments", "why")
 
 
 def laid_out(emissions: Sequence[Emission], outcome: Outcome) -> tuple[list[JSON], PutBack]:
-    """All parts of what was said, and what puts such parts back."""
+    """All parts of what was said, and what puts such parts back. That raises CannotHide."""
     artifacts = list(outcome.artifacts) if isinstance(outcome, Completed) else []
+    labels = [outcome.metadata, [[one.name, one.description, one.metadata] for one in artifacts], _asked(outcome)]
     groups = [*map(parts_of, emissions), [dict(part) for part in outcome.parts]]
     groups += [[dict(part) for part in one.parts] for one in artifacts]
+    groups += [[{"data": labels}] if any(labels) else []]
 
     def put_back(parts: Sequence[JSON]) -> Said:
         left = iter(parts)
         found = [[next(left) for _ in group] for group in groups]
         said = [with_parts(one, given) for one, given in zip(emissions, found, strict=False)]
-        words, files = found[len(emissions)], found[len(emissions) + 1 :]
+        words, files = found[len(emissions)], found[len(emissions) + 1 : -1]
+        metadata, named, asked = found[-1][0]["data"] if found[-1] else labels
+        if asked != labels[2]:
+            raise CannotHide
         changed: JSON = {"message": words or None} if words != groups[len(emissions)] else {}
+        changed |= {"metadata": metadata} if metadata != outcome.metadata else {}
         if artifacts:
-            changed["artifacts"] = [
-                dataclasses.replace(one, parts=cast("list[Part]", given))
-                for one, given in zip(artifacts, files, strict=True)
-            ]
+            changed["artifacts"] = [_with(one, *given) for one, *given in zip(artifacts, files, named, strict=True)]
         return said, dataclasses.replace(outcome, **changed)
 
     return [part for group in groups for part in group], put_back
+
+
+def _with(artifact: Artifact, parts: Sequence[JSON], labels: Sequence[Any]) -> Artifact:
+    name, description, metadata = labels
+    said: JSON = {"name": name, "description": description, "metadata": metadata}
+    return dataclasses.replace(artifact, parts=cast("list[Part]", list(parts)), **said)
 
 
 WAITING = (Completed, Failed, Rejected)

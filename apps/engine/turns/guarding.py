@@ -20,24 +20,23 @@ from agentkit import Message as Said
 from agentkit.slots import answer_of
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine.turns import emitted
+from apps.engine.turns import emitted, payments
 from apps.engine.turns.assignment import Assignment, handler_message
 from apps.engine.turns.guards import GUARDED, NOT_READ, Choice, Guard, Verdict, Way, guard_for, question
 from apps.engine.turns.output import NewEvent
-from apps.engine.turns.recorder import Recorder, count_usage
-from apps.record import ledger, lineage
+from apps.engine.turns.recorder import Recorder
+from apps.record import ledger
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON, EventType
 from apps.record.execution import Run, Withheld
 from apps.record.ledger import Ledger
-from apps.record.models import Context, Event, Message
-from apps.record.runs import UsageTotals
+from apps.record.models import Event, Message
 from parley import db
-from parley.db.sql import Update
 
 log = logging.getLogger("parley.engine")
 
+TOLD = ("told", "metadata")  # parts and metadata, by the keys of messages
 CODE = "guardrail"  # of a failure
 NOT_CHECKED = "A guardrail could not check this, so it was stopped. Try again, or ask a manager of the workspace."
 STOPPED = {"in": "The message was not sent to the agent.", "out": "The answer was not shown."}
@@ -52,7 +51,7 @@ async def before_agent(assignment: Assignment, recorder: Recorder, task: TaskCon
     Returns the outcome if the agent is not asked: a refusal, a question, or the answer that somebody decided to show.
     Raises LeaseLost.
     """
-    guard = await guard_for(assignment.agent, assignment.task.workspace_id)
+    guard = await guard_for(await _agents_of(assignment), assignment.task.workspace_id)
     recorder.guard = guard
     noted: JSON | None = assignment.input.get(GUARDED)
     asked = assignment.answered.get("guard")
@@ -61,7 +60,10 @@ async def before_agent(assignment: Assignment, recorder: Recorder, task: TaskCon
     if asked and noted and noted.get("asks"):
         noted = await _answered(assignment, guard, noted)
     elif guard is not None and Way.IN in guard.ways and not _is_checked(assignment, noted):
+        _tell(assignment, noted or {})
         noted = await _checked(assignment, recorder, guard, noted)
+    if guard is not None and Way.IN in guard.ways and assignment.decisions:
+        noted = await _with_decisions(assignment, recorder, guard, noted or {})
     if not noted:
         return None
     if noted.get("blocked"):
@@ -70,8 +72,20 @@ async def before_agent(assignment: Assignment, recorder: Recorder, task: TaskCon
         return Rejected(STOPPED[Way.IN])
     if noted.get("asks"):
         return question(_verdict_of(noted), Way.IN)
-    _tell(assignment, noted.get("told", {}))
+    _tell(assignment, noted)
     return None
+
+
+async def _agents_of(assignment: Assignment) -> list[Agent]:
+    """The turn's agent; for a fallback, also the one that it stands in for."""
+    if assignment.fallback_id is None:
+        return [assignment.agent]
+    return [await db.run(lambda: Agent.objects.get(tasks=assignment.task.pk)), assignment.agent]
+
+
+def for_fallback(noted: JSON | None) -> JSON:
+    """Of what was decided for an agent, what its fallback is told too. It is checked again for the fallback."""
+    return {name: noted[name] for name in TOLD if name in noted} if noted else {}
 
 
 def told(task: TaskContext, assignment: Assignment) -> TaskContext:
@@ -92,12 +106,11 @@ async def _checked(assignment: Assignment, recorder: Recorder, guard: Guard, not
     if is_answer and assignment.asked_by is not None:
         return noted or {}  # the agent that asked is told it, and its guards check it
     said = handler_message(assignment.message, assignment.task.context) if is_answer else assignment.input_message
-    verdict = await guard.check(Way.IN, list(map(dict, said.parts)))
+    verdict = await guard.check(Way.IN, _shown(said))
     for one in verdict.used:
         recorder.note_usage(one)
-    if is_answer and verdict.asks:  # in the middle of a turn, nobody can be asked
-        blocked = "" if verdict.safe is not None else verdict.asks
-        verdict = replace(verdict, parts=verdict.safe or [], asks="", blocked=blocked)
+    if is_answer:
+        verdict = _unasked(verdict)
     found: JSON = dict(noted or {})
     found["checked"] = [*found.get("checked", []), said.id]
     if verdict.blocked or verdict.asks:
@@ -106,44 +119,96 @@ async def _checked(assignment: Assignment, recorder: Recorder, guard: Guard, not
         if verdict.asks:
             found |= {"parts": verdict.parts} | ({"safe": verdict.safe} if verdict.safe is not None else {})
     else:
-        changed = {said.id: verdict.parts} if verdict.parts != list(said.parts) else {}
-        found["told"] = {**found.get("told", {}), **changed}
+        _add(found, _changes(said, verdict.parts))
         if not is_answer:
-            found["told"] |= await _earlier_of(assignment, guard)
+            _add(found, await _earlier(guard, assignment.history, assignment.references))
     decisions = [one | {"messageId": said.id} for one in verdict.decisions]
-    if decisions or found.get("told"):
+    if decisions or found.get("told") or found.get("metadata"):
         await db.persist(_note, assignment, guard, found, decisions)
     return found
 
 
-async def _earlier_of(assignment: Assignment, guard: Guard) -> JSON:
-    return await _earlier(guard, assignment.task.context, assignment.history, assignment.references)
+def _unasked(verdict: Verdict) -> Verdict:
+    """In the middle of a turn, nobody can be asked: it passes without what was found, or not at all."""
+    if not verdict.asks:
+        return verdict
+    blocked = verdict.blocked or ("" if verdict.safe is not None else verdict.asks)
+    return replace(verdict, parts=verdict.safe or [], asks="", blocked=blocked)
 
 
-async def _earlier(
-    guard: Guard, context: Context | None, history: Sequence[Said], references: Sequence[ReferencedTask]
-) -> JSON:
-    """Earlier messages of people that the agent is told otherwise, by their ids."""
-    referenced = [one for task in references for one in task.messages]
-    earlier = [one for one in (*history, *referenced) if one.role == "user"]
-    if not earlier:
-        return {}
-    decided = await db.run(_decided, context) if context is not None else {}
-    withheld = {one.id for one in earlier if decided.get(one.id) == Choice.STOP}
-    hidden = {one.id for one in earlier if decided.get(one.id) == Choice.REDACT}
-    found: JSON = {one.id: [{"text": NOT_READ}] for one in earlier if one.id in withheld}
-    for safe in (False, True):
-        these = [one for one in earlier if one.id not in withheld and (one.id in hidden) is safe]
-        shown = await guard.redacted([list(map(dict, one.parts)) for one in these], safe=safe)
-        found |= {one.id: parts for one, parts in zip(these, shown, strict=True) if parts != list(one.parts)}
+async def _with_decisions(assignment: Assignment, recorder: Recorder, guard: Guard, noted: JSON) -> JSON:
+    """What was decided, with people's decisions about tool calls: edited arguments and reasons reach the agent."""
+    known: JSON = noted.get("decisions", {})
+    new = {key: one for key, one in assignment.decisions.items() if key not in known}
+    written = [[one["arguments"], one["reason"]] for one in new.values()]
+    if noted.get("blocked") or not any(any(one) for one in written):
+        return noted
+    verdict = await guard.check(Way.IN, [{"data": written}])
+    for one in verdict.used:
+        recorder.note_usage(one)
+    verdict = _unasked(verdict)
+    if verdict.blocked:
+        found = {**noted, "blocked": verdict.blocked}
+    else:
+        passed = zip(new.items(), verdict.parts[0]["data"], strict=True)
+        changed = {key: {**one, "arguments": given, "reason": why} for (key, one), (given, why) in passed}
+        found = {**noted, "decisions": {**known, **changed}}
+    if verdict.decisions:
+        by = assignment.message.message_id
+        await db.persist(_note, assignment, guard, found, [one | {"messageId": by} for one in verdict.decisions])
     return found
 
 
-def _decided(context: Context) -> dict[str, str]:
-    """By message: what became of what was blocked or asked about. The newest decision counts."""
+def _shown(said: Said) -> list[JSON]:
+    """What is checked of a message."""
+    return [*map(dict, said.parts), *_as_part(said.metadata)]
+
+
+def _changes(said: Said, passed: list[JSON]) -> JSON:
+    """What the agent is told otherwise of a message, of which this passed: TOLD."""
+    parts, metadata = _apart(passed, said.metadata)
+    found: JSON = {"told": {_key(said): parts}} if parts != list(said.parts) else {}
+    return found | ({"metadata": {_key(said): metadata}} if metadata != said.metadata else {})
+
+
+def _withheld_from_agent(said: Said) -> JSON:
+    return {"told": {_key(said): [{"text": NOT_READ}]}} | ({"metadata": {_key(said): {}}} if said.metadata else {})
+
+
+def _key(said: Said) -> str:
+    """Of a message. Its sender chose its id, which may be that of an agent's message."""
+    return said.id if said.role == "user" else f"agent:{said.id}"
+
+
+def _add(found: JSON, more: JSON) -> None:
+    """Add to TOLD."""
+    for name in TOLD:
+        if name in more:
+            found[name] = {**found.get(name, {}), **more[name]}
+
+
+async def _earlier(guard: Guard, history: Sequence[Said], references: Sequence[ReferencedTask]) -> JSON:
+    """What the agent is told otherwise of earlier messages: TOLD."""
+    earlier = [*history, *(one for task in references for one in task.messages)]
+    if not earlier:
+        return {}
+    tasks = {one.task_id for one in references} | {one.wire.get("taskId", "") for one in history}
+    decided = await db.run(_decided, [uuid.UUID(one) for one in tasks if one])
+    found: JSON = {}
+    for choice in (None, Choice.SEND, Choice.REDACT, Choice.STOP):
+        these = [one for one in earlier if (decided.get(one.id) if one.role == "user" else None) == choice]
+        is_stopped = choice is Choice.STOP
+        shown = [None] * len(these) if is_stopped else await guard.earlier(list(map(_shown, these)), choice)
+        for said, passed in zip(these, shown, strict=True):
+            _add(found, _changes(said, passed) if passed is not None else _withheld_from_agent(said))
+    return found
+
+
+def _decided(tasks: Sequence[uuid.UUID]) -> dict[str, str]:
+    """By message of the tasks: what became of what was blocked or asked about. The newest decision counts."""
     found: dict[str, str] = {}
-    events = lineage.events(context).filter(type=EventType.GUARDRAIL)
-    for payload in events.order_by("index").values_list("payload", flat=True):
+    events = Event.objects.filter(task__in=tasks, artifact_id="", type=EventType.GUARDRAIL)  # by the index of tasks
+    for payload in events.order_by("id").values_list("payload", flat=True):
         if payload["direction"] == Way.IN and "messageId" in payload and not is_noted_only(payload):
             if "answer" in payload:
                 found[payload["messageId"]] = payload["answer"]
@@ -167,10 +232,9 @@ async def _answered(assignment: Assignment, guard: Guard | None, noted: JSON) ->
     if choice is Choice.STOP:
         found["stopped"] = True
     else:
-        parts = noted["safe"] if choice is Choice.REDACT else noted["parts"]
-        found["told"] = {said.id: parts}
+        _add(found, _changes(said, noted["safe"] if choice is Choice.REDACT else noted["parts"]))
         if guard is not None:
-            found["told"] |= await _earlier_of(assignment, guard)
+            _add(found, await _earlier(guard, assignment.history, assignment.references))
     found["checked"] = [*found.get("checked", []), assignment.message.message_id]
     events = [one | {"messageId": said.id} for one in await db.run(_answers, assignment, Way.IN, choice)]
     await db.persist(_note, assignment, None, found, events)
@@ -198,6 +262,20 @@ def _verdict_of(noted: JSON) -> Verdict:
     return Verdict(noted.get("parts", []), **about)
 
 
+def _as_part(metadata: Mapping[str, Any]) -> list[JSON]:
+    """Metadata as one part of data, without what the platform says about payments; none if it is empty."""
+    checked = payments.without_payments(metadata)
+    return [{"data": checked}] if checked else []
+
+
+def _apart(parts: list[JSON], metadata: Mapping[str, Any]) -> tuple[list[JSON], JSON]:
+    """The parts and the metadata that passed, of parts that ended with `_as_part`."""
+    if not _as_part(metadata):
+        return parts, dict(metadata)
+    kept = {name: value for name, value in metadata.items() if name not in payments.without_payments(metadata)}
+    return parts[:-1], parts[-1]["data"] | kept
+
+
 def _note(assignment: Assignment, guard: Guard | None, noted: JSON, decisions: Sequence[JSON]) -> None:
     """Record the decisions and, with them, the run's input. Raises LeaseLost."""
     given = {**assignment.input, GUARDED: noted}
@@ -213,25 +291,50 @@ def _note(assignment: Assignment, guard: Guard | None, noted: JSON, decisions: S
     assignment.input, assignment.input_hash = given, values["input_hash"]
 
 
-def _tell(assignment: Assignment, told: Mapping[str, list[JSON]]) -> None:
-    if not told:
+def as_told(assignment: Assignment, rows: Iterable[Message]) -> list[Message]:
+    """The user's messages of a task up to the turn's, as its agent is told them, without answers to guards' questions.
+
+    Blocking.
+    """
+    noted, answers = dict[str, Any](), set()
+    runs = Run.objects.filter(task=assignment.task.pk).order_by("turn")
+    for message, slot, given in runs.values_list("message", "slot", "input"):
+        _add(noted, given.get(GUARDED) or {})
+        if slot and "guard" in slot:
+            answers.add(message)
+    read = [one for one in rows if one.index <= assignment.message.index and one.pk not in answers]
+    return [_row_as_told(one, assignment, noted) for one in read]
+
+
+def _row_as_told(row: Message, assignment: Assignment, noted: JSON) -> Message:
+    said = handler_message(row, assignment.task.context)
+    if (told := _as_told(said, noted)) is said:
+        return row
+    changed = copy.copy(row)
+    changed.parts, changed.metadata = list(map(dict, told.parts)), told.metadata
+    return changed
+
+
+def _tell(assignment: Assignment, noted: JSON) -> None:
+    """Set on the assignment what passed."""
+    assignment.decisions = {**assignment.decisions, **noted.get("decisions", {})}
+    if not any(noted.get(name) for name in TOLD):
         return
-    message = assignment.message
-    if message.message_id in told:
-        assignment.message = copy.copy(message)
-        assignment.message.parts = told[message.message_id]
-    assignment.input_message = _as_told(assignment.input_message, told)
-    assignment.history = [_as_told(one, told) for one in assignment.history]
-    assignment.references = _references_as_told(assignment.references, told)
+    assignment.message = _row_as_told(assignment.message, assignment, noted)
+    assignment.input_message = _as_told(assignment.input_message, noted)
+    assignment.history = [_as_told(one, noted) for one in assignment.history]
+    assignment.references = _references_as_told(assignment.references, noted)
 
 
-def _references_as_told(tasks: Sequence[ReferencedTask], told: Mapping[str, list[JSON]]) -> list[ReferencedTask]:
-    return [replace(task, messages=[_as_told(one, told) for one in task.messages]) for task in tasks]
+def _references_as_told(tasks: Sequence[ReferencedTask], noted: JSON) -> list[ReferencedTask]:
+    return [replace(task, messages=[_as_told(one, noted) for one in task.messages]) for task in tasks]
 
 
-def _as_told(said: Said, told: Mapping[str, list[JSON]]) -> Said:
-    is_told = said.role == "user" and said.id in told
-    return Said({**said.wire, "parts": told[said.id]}, blobs.content_of) if is_told else said
+def _as_told(said: Said, noted: JSON) -> Said:
+    key = _key(said)
+    changed = {"parts": noted.get("told", {}).get(key), "metadata": noted.get("metadata", {}).get(key)}
+    changed = {name: value for name, value in changed.items() if value is not None}
+    return Said({**said.wire, **changed}, blobs.content_of) if changed else said
 
 
 class SteeredMessages:
@@ -239,7 +342,7 @@ class SteeredMessages:
 
     def __init__(self, assignment: Assignment, recorder: Recorder) -> None:
         self._assignment, self._recorder = assignment, recorder
-        self._parts: dict[str, list[JSON] | None] = {}  # by the ids of messages; None: somebody must be asked
+        self._passed: dict[str, list[JSON] | None] = {}  # by the ids of messages; None: somebody must be asked
 
     async def checked(self, rows: Sequence[Message]) -> list[Message]:
         """The messages that may be read now, as the agent is told them."""
@@ -248,17 +351,18 @@ class SteeredMessages:
             return list(rows)
         found = []
         for row in rows:
-            if row.message_id not in self._parts:
-                self._parts[row.message_id] = await self._check(guard, row)
-            if (parts := self._parts[row.message_id]) is None:
+            if row.message_id not in self._passed:
+                self._passed[row.message_id] = await self._check(guard, row)
+            if (passed := self._passed[row.message_id]) is None:
                 break
-            row.parts = parts
+            row.parts, row.metadata = _apart(passed, row.metadata) if passed else ([{"text": NOT_READ}], {})
             found.append(row)
         return found
 
     async def _check(self, guard: Guard, row: Message) -> list[JSON] | None:
+        """What passes of a message: nothing of one that is stopped; None if somebody must be asked."""
         said = handler_message(row, self._assignment.task.context)
-        verdict = await guard.check(Way.IN, list(map(dict, said.parts)))
+        verdict = await guard.check(Way.IN, _shown(said))
         for one in verdict.used:
             self._recorder.note_usage(one)
         if verdict.asks and not verdict.blocked:
@@ -267,7 +371,7 @@ class SteeredMessages:
         if self._assignment.lease.fence > 1 and decisions:
             decisions = await db.run(_new_ones, self._assignment.task.pk, decisions)
         await record_decisions(self._assignment, self._recorder, guard, decisions)
-        return [{"text": NOT_READ}] if verdict.blocked else verdict.parts
+        return [] if verdict.blocked else verdict.parts
 
 
 def _new_ones(task: uuid.UUID, decisions: Sequence[JSON]) -> list[JSON]:
@@ -303,11 +407,15 @@ async def after_agent(assignment: Assignment, recorder: Recorder, task: TaskCont
     blocked = verdict.blocked or recorder.blocked
     if verdict.asks and not blocked and not emitted.may_wait(outcome):
         blocked = verdict.asks
-    if not blocked and not verdict.asks:
-        emissions, outcome = put_back(verdict.parts)
-        await recorder.pass_on(emissions)
-    elif not blocked:
-        await db.persist(_withhold, assignment, _content(task, put_back, verdict))
+    try:
+        if not blocked and verdict.asks:
+            verdict, kept = _kept(task, put_back, verdict)
+            await db.persist(_withhold, assignment, kept)
+        elif not blocked:
+            emissions, outcome = put_back(verdict.parts)
+            await recorder.pass_on(emissions)
+    except emitted.CannotHide as problem:
+        blocked = str(problem)
     await record_decisions(assignment, recorder, guard, decisions)
     if blocked:
         return Failed(blocked, CODE)
@@ -340,16 +448,20 @@ def merged(decisions: Iterable[JSON]) -> list[JSON]:
     return list(found.values())
 
 
-def _content(task: TaskContext, put_back: emitted.PutBack, verdict: Verdict) -> str:
-    """What is kept until somebody has decided."""
+def _kept(task: TaskContext, put_back: emitted.PutBack, verdict: Verdict) -> tuple[Verdict, JSON]:
+    """What is kept until somebody has decided, and what they may choose. Raises CannotHide."""
     kept: JSON = {"show": emitted.written(*put_back(verdict.parts)), "memory": dict(task.memory)}
     kept["session"] = dict(task.session.memory)
     if verdict.safe is not None:
-        kept["redact"] = emitted.written(*put_back(verdict.safe))
-    return json.dumps(kept, ensure_ascii=False)
+        try:
+            kept["redact"] = emitted.written(*put_back(verdict.safe))
+        except emitted.CannotHide:
+            verdict = replace(verdict, safe=None)
+    return verdict, kept
 
 
-def _withhold(assignment: Assignment, content: str) -> None:
+def _withhold(assignment: Assignment, kept: JSON) -> None:
+    content = json.dumps(kept, ensure_ascii=False)
     Withheld.objects.update_or_create(task_id=assignment.task.pk, defaults={"content": content})
 
 
@@ -369,8 +481,6 @@ async def _show_or_not(assignment: Assignment, recorder: Recorder, task: TaskCon
         return question(replace(again, by_managers=by), Way.OUT)
     for one in await db.run(_answers, assignment, Way.OUT, choice):
         await recorder.record(NewEvent(EventType.GUARDRAIL, one))
-    gone = Update(Withheld, {"task_id": assignment.task.pk}, {"content": ""})
-    assignment.at_end.updates.append(gone)
     if choice is Choice.STOP:
         return Rejected(STOPPED[Way.OUT])
     emissions, outcome = emitted.read(kept[choice])
@@ -388,9 +498,6 @@ class Talk(Protocol):
     """What an agent that answers with a message is told beside it."""
 
     @property
-    def context(self) -> Context | None: ...
-
-    @property
     def history(self) -> Sequence[Said]: ...
 
     @property
@@ -403,7 +510,7 @@ class Admitted:
 
     Attributes:
         message: as the agent is told it.
-        needs_task: it is stopped, or somebody must or may be asked. The turn of a task decides again.
+        needs_task: it is stopped, somebody must or may be asked, or a model judges. The turn of a task decides again.
     """
 
     guard: Guard
@@ -415,7 +522,7 @@ class Admitted:
         """Of what was said before, what the agent is told otherwise: fields of the conversation."""
         if Way.IN not in self.guard.ways:
             return {}
-        told = await _earlier(self.guard, talk.context, talk.history, talk.references)
+        told = await _earlier(self.guard, talk.history, talk.references)
         history = [_as_told(one, told) for one in talk.history]
         return {"history": history, "references": _references_as_told(talk.references, told)}
 
@@ -423,12 +530,13 @@ class Admitted:
         """The answer as it is recorded."""
         if Way.OUT not in self.guard.ways:
             return answer
-        verdict = await _safely(self.guard, [dict(part) for part in answer.parts])
+        shown = [*(dict(part) for part in answer.parts), *_as_part(answer.metadata)]
+        verdict = await _safely(self.guard, shown)
         self._decisions += verdict.decisions
-        _count(verdict)
         if stopped := verdict.blocked or verdict.asks:
             return Answer.error(stopped, CODE)
-        return Answer(cast("list[Part]", verdict.parts), answer.metadata)
+        parts, metadata = _apart(verdict.parts, answer.metadata)
+        return Answer(cast("list[Part]", parts), metadata)
 
     def record(self, log: Ledger) -> None:
         """Record what was decided, with the answer."""
@@ -439,18 +547,18 @@ class Admitted:
 
 async def admit(principal: Principal, agent: Agent, message: JSON) -> Admitted | None:
     """Check a message before the agent's code sees it that chooses how to answer. None without guards."""
-    guard = await guard_for(agent, principal.workspace_id)
+    guard = await guard_for([agent], principal.workspace_id)
     if guard is None:
         return None
-    parts = [dict(part) for part in message["parts"]]
-    verdict = await guard.check(Way.IN, parts) if Way.IN in guard.ways else Verdict(parts)
-    _count(verdict)
+    if guard.uses_models:  # a run counts what they use
+        return Admitted(guard, message, needs_task=True)
+    said = Said(message, blobs.content_of)
+    shown = _shown(said)
+    verdict = await guard.check(Way.IN, shown) if Way.IN in guard.ways else Verdict(shown)
     decisions = [one | {"messageId": message["messageId"]} for one in verdict.decisions]
     needs_task = bool(verdict.blocked or verdict.asks or guard.asks)
-    return Admitted(guard, {**message, "parts": verdict.parts}, needs_task, decisions)
-
-
-def _count(verdict: Verdict) -> None:
-    """Count what models used of whom no run's usage tells."""
-    for one in verdict.used:
-        count_usage(one.model, UsageTotals().add(one))
+    if verdict.blocked:
+        return Admitted(guard, message, needs_task, decisions)
+    parts, metadata = _apart(verdict.parts, said.metadata)
+    told = {**message, "parts": parts} | ({"metadata": metadata} if metadata else {})
+    return Admitted(guard, told, needs_task, decisions)

@@ -99,18 +99,23 @@ class Guard(Protocol):
         holds: whether what the agent says waits until all of it was checked.
         judges: whether a check on the way out takes long, because a model is asked.
         asks: whether somebody may be asked about what the agent says.
+        uses_models: whether a model is asked in either way.
     """
 
     ways: frozenset[Way]
     holds: bool
     judges: bool
     asks: bool
+    uses_models: bool
 
     async def check(self, way: Way, parts: Sequence[JSON]) -> Verdict:
         """Raises nothing."""
 
-    async def redacted(self, messages: Sequence[Sequence[JSON]], *, safe: bool = False) -> list[list[JSON]]:
-        """Earlier messages as the agent is told them. `safe`: also without what somebody was asked about."""
+    async def earlier(self, messages: Sequence[Sequence[JSON]], decided: Choice | None) -> list[list[JSON] | None]:
+        """Earlier messages as the agent is told them; None for one that it is not told.
+
+        `decided`: what somebody said about them who was asked.
+        """
 
     def stream(self) -> Stream: ...
 
@@ -118,10 +123,13 @@ class Guard(Protocol):
         """What is stored with the event of a decision."""
 
 
-async def guard_for(agent: Agent, workspace: int | None) -> Guard | None:
-    """What holds for an agent in somebody's workspace. Without any rail it asks nothing of the database."""
+async def guard_for(agents: Sequence[Agent], workspace: int | None) -> Guard | None:
+    """What holds for an agent, or for one that stands in for another, in somebody's workspace.
+
+    Without any rail it asks nothing of the database.
+    """
     for find in added["turn_guards"]:
-        if (found := await find(agent, workspace)) is not None:
+        if (found := await find(agents, workspace)) is not None:
             return cast("Guard", found)
     return None
 

@@ -31,7 +31,7 @@ from agentkit import (
 from agentkit.llm import mcp_apps
 from apps.engine.finish import ANSWER, StreamedText, progress_status
 from apps.engine.turns.assignment import Assignment
-from apps.engine.turns.emitted import parts_of, with_parts
+from apps.engine.turns.emitted import labels_of, parts_of, with_labels, with_parts
 from apps.engine.turns.guards import Guard, Stream, Verdict, Way
 from apps.engine.turns.output import NewEvent, OutputLimits, clean, clean_emission, run_values, with_large_parts_stored
 from apps.record import ledger, runs
@@ -73,8 +73,8 @@ async def _fed(stream: Stream, text: str) -> str:
     return stream.feed(text) if len(text) < LONG_TEXT else await asyncio.to_thread(stream.feed, text)
 
 
-def _rest(stream: Stream) -> list[Any]:
-    return [{"text": rest}] if (rest := stream.end()) else []
+async def _rest(stream: Stream) -> list[Any]:
+    return [{"text": rest}] if (rest := await asyncio.to_thread(stream.end)) else []
 
 
 class RecordLost(Exception):
@@ -108,6 +108,7 @@ class Recorder:
         self.blocked = ""
         self._guarded: list[JSON] = []  # decisions of the guard
         self._streams: dict[str, tuple[Stream, Chunk]] = {}  # the texts of artifacts that come in pieces
+        self._checked: dict[str, tuple[list[JSON], list[JSON]]] = {}  # what of artifacts is no text, and as it may pass
         self._stream: Stream | None = None  # the text that comes in tokens
         self._is_closed = False
         self._is_late = False
@@ -199,48 +200,74 @@ class Recorder:
         if not self._is_checked or self.guard is None:
             return cleaned
         if isinstance(cleaned, WholeAnswer) and self._stream is not None:
-            self._end_stream(self._stream)
+            await self._end_stream(self._stream)
             self._stream = None
-        elif isinstance(cleaned, Chunk) and not (cleaned.last and not cleaned.append):
-            return await self._streamed(cleaned)
-        verdict = await self.guard.check(Way.OUT, parts_of(cleaned))
+        elif isinstance(cleaned, Chunk):
+            if not cleaned.append and cleaned.artifact_id in self._streams:  # it is replaced
+                await self._end_stream(self._streams.pop(cleaned.artifact_id)[0])
+            if cleaned.append or not cleaned.last:
+                return await self._streamed(cleaned)
+        passed = await self._passed(parts_of(cleaned))
+        return with_parts(cleaned, passed) if passed is not None else None
+
+    async def _passed(self, parts: list[JSON]) -> list[JSON] | None:
+        """The parts as the guard lets them pass; None if it does not."""
+        assert self.guard is not None
+        verdict = await self.guard.check(Way.OUT, parts)
         self.note_verdict(verdict)
         if verdict.blocked and not self.guard.holds:
             self.blocked = self.blocked or verdict.blocked
-        return None if verdict.blocked or verdict.asks else with_parts(cleaned, verdict.parts)
+        return None if verdict.blocked or verdict.asks else verdict.parts
 
-    async def _streamed[E: Emission](self, chunk: E) -> E:
+    async def _streamed[E: Emission](self, chunk: E) -> E | None:
         """A piece of an artifact, without the end of its text that a pattern may still match."""
         assert isinstance(chunk, Chunk)
         assert self.guard is not None
+        labels: list[JSON] = labels_of(chunk)
+        beside: list[JSON] = [{**part, "text": ""} if "text" in part else {**part} for part in chunk.parts]
+        passed = await self._passed_once(chunk.artifact_id, labels + beside)
+        if passed is None:
+            return None
         stream = self._streams[chunk.artifact_id][0] if chunk.artifact_id in self._streams else self.guard.stream()
+        chunk = with_labels(chunk, passed[: len(labels)])
         self._streams[chunk.artifact_id] = stream, chunk
         parts: list[Any] = []
-        for part in chunk.parts:
+        for part, other in zip(chunk.parts, passed[len(labels) :], strict=True):
             if "text" in part:
-                parts.append({**part, "text": await _fed(stream, part["text"])})
+                parts.append({**other, "text": await _fed(stream, part["text"])})
             else:
-                parts += [*_rest(stream), part]
+                parts += [*(await _rest(stream)), other]
         if chunk.last:
-            parts += _rest(stream)
-            self._end_stream(self._streams.pop(chunk.artifact_id)[0])
+            parts += await _rest(stream)
+            await self._end_stream(self._streams.pop(chunk.artifact_id)[0])
         return replace(chunk, parts=parts)
 
-    def _end_stream(self, stream: Stream) -> None:
-        self._guarded += stream.decisions
+    async def _passed_once(self, artifact: str, parts: list[JSON]) -> list[JSON] | None:
+        """What of an artifact's chunk is no text, as it may pass. It is checked again only if it is not as before."""
+        if all(part == {"text": ""} for part in parts):
+            return parts
+        if (known := self._checked.get(artifact)) is not None and known[0] == parts:
+            return known[1]
+        passed = await self._passed(parts)
+        if passed is not None:
+            self._checked[artifact] = parts, passed
+        return passed
+
+    async def _end_stream(self, stream: Stream) -> None:
+        self._guarded += await asyncio.to_thread(lambda: stream.decisions)
         self.blocked = self.blocked or stream.blocked
 
     async def end_guarded(self) -> list[JSON]:
         """Record the ends of texts that came in pieces. Returns what the guard decided about all that was said."""
         for stream, last in list(self._streams.values()):
-            if rest := _rest(stream):
+            if rest := await _rest(stream):
                 await self._pass_on(replace(last, parts=rest, append=True, joined=True, last=False))
-            self._end_stream(stream)
+            await self._end_stream(stream)
         self._streams.clear()
         if self._stream is not None:
-            if rest_of_text := self._stream.end():
-                await self._pass_on(Token(rest_of_text))
-            self._end_stream(self._stream)
+            for rest in await _rest(self._stream):
+                await self._pass_on(Token(rest["text"]))
+            await self._end_stream(self._stream)
             self._stream = None
         return self._guarded
 

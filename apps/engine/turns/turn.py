@@ -201,6 +201,7 @@ async def _run_agent(
             while True:
                 held = await guarding.before_agent(assignment, calls.recorder, task)
                 if held is not None:
+                    calls.recorder.guard = None  # these are the platform's own words, or they were checked
                     return held, None
                 if assignment.input.get(GUARDED):
                     task = dataclasses.replace(guarding.told(task, assignment), client=_client_of(assignment))
@@ -300,7 +301,10 @@ def _record_fallback(assignment: Assignment, fallback: Agent) -> JSON:
     given = held.values_list("input", flat=True).first()
     if given is None:
         raise LeaseLost
-    given = {name: value for name, value in given.items() if name not in AGENT_FIELDS}
+    told = guarding.for_fallback(given.get(GUARDED))
+    given = {name: value for name, value in given.items() if name not in AGENT_FIELDS} | (
+        {GUARDED: told} if told else {}
+    )
     if version is not None:
         given["agent"] = version.reference
     if not held.update(agent=fallback, input=given, input_hash=digest_of(given), memory={}, remote={}):

@@ -15,7 +15,7 @@ from django.db import models
 
 from agentkit import Usage
 from agentkit.runner import contained
-from apps.engine.turns.guards import NOT_READ, Verdict, Way
+from apps.engine.turns.guards import Choice, Verdict, Way
 from apps.optional.guardrails import finding, judging, texts
 from apps.optional.guardrails.finding import Pieces, Rule, TooSlow
 from apps.optional.guardrails.judging import CannotJudge
@@ -67,6 +67,13 @@ class Rail:
     @property
     def finds(self) -> bool:
         return self.row.check_kind in (Check.PATTERNS, Check.PERSONAL)
+
+    @property
+    def may_stream(self) -> bool:
+        """May text pass in pieces before all of it was checked?"""
+        if not self.finds or self.row.action != Action.REDACT:
+            return False
+        return self.row.check_kind == Check.PERSONAL or finding.may_stream(self.row.words, self.row.patterns)
 
     @property
     def acts(self) -> bool:
@@ -232,8 +239,9 @@ class RailGuard:
         self._counted: set[str] = set()  # texts of the answer whose findings were counted as they came
         self.ways = frozenset(way for way, found in self._rails.items() if found)
         out = [one for one in self._rails[Way.OUT] if one.acts]
-        self.holds = any(one.row.action != Action.REDACT or not one.finds for one in out)
+        self.holds = not all(one.may_stream for one in out)
         self.judges = any(one.row.check_kind == Check.MODEL for one in out)
+        self.uses_models = any(one.row.check_kind == Check.MODEL for found in self._rails.values() for one in found)
         self.asks = any(one.row.action == Action.ASK for one in out)
 
     async def check(self, way: Way, parts: Sequence[JSON]) -> Verdict:
@@ -271,22 +279,23 @@ class RailGuard:
             return False
         return all(texts.whole([part]) in self._counted for part in parts if _differs(part, found, parts))
 
-    async def redacted(self, messages: Sequence[Sequence[JSON]], *, safe: bool = False) -> list[list[JSON]]:
-        rails = [one for one in self._rails[Way.IN] if one.finds and one.acts]
-        found = []
-        for parts in messages:
-            passing = list(parts)
-            for rail in rails:
-                if rail.row.action == Action.ASK and not safe:
-                    continue
-                seen = await rail.examine(passing)
-                must_go = bool(seen.counts) and rail.row.action == Action.BLOCK
-                if must_go or (seen.failed and rail.row.if_fails == Guardrail.Failing.BLOCK):
-                    passing = [{"text": NOT_READ}]
-                    break
-                passing = seen.parts if seen.parts is not None else passing
-            found.append(passing)
-        return found
+    async def earlier(self, messages: Sequence[Sequence[JSON]], decided: Choice | None) -> list[list[JSON] | None]:
+        """Sizes were measured, and models were asked, when the messages came."""
+        return [await self._earlier(list(parts), decided) for parts in messages]
+
+    async def _earlier(self, passing: list[JSON], decided: Choice | None) -> list[JSON] | None:
+        for rail in self._rails[Way.IN]:
+            is_allowed = rail.row.action == Action.ASK and decided is Choice.SEND
+            if not (rail.acts and rail.finds) or is_allowed:
+                continue
+            seen = await rail.examine(passing)
+            if seen.failed and rail.row.if_fails == Guardrail.Failing.PASS:
+                continue
+            is_hidden = rail.row.action == Action.REDACT or (rail.row.action == Action.ASK and decided is not None)
+            if seen.failed or (seen.counts and not (is_hidden and seen.parts is not None)):
+                return None
+            passing = seen.parts if seen.parts is not None else passing
+        return passing
 
     def stream(self) -> RailStream:
         return RailStream([one for one in self._rails[Way.OUT] if one.finds], self._counted)

@@ -25,9 +25,10 @@ class Snapshot:
 
     rails: Sequence[Rail] = ()
     read_at: float = float("-inf")  # by `time.monotonic`
+    was_read: bool = True
 
 
-_kept = Snapshot()
+_kept = Snapshot(was_read=False)
 
 
 def forget() -> None:
@@ -41,22 +42,25 @@ def keep(known: Snapshot) -> None:
     _kept = known
 
 
-async def guard_for(agent: Agent, workspace: int | None) -> RailGuard | None:
-    """What checks the turns of an agent for a workspace (`turn_guards`)."""
+class NotRead(Exception):
+    """This process has not read the guardrails yet, because it does not reach the database: nothing may pass."""
+
+
+async def guard_for(agents: Sequence[Agent], workspace: int | None) -> RailGuard | None:
+    """What checks the turns of agents for a workspace (`turn_guards`). Raises NotRead."""
     known = _kept
     if time.monotonic() - known.read_at >= REFRESH_SECONDS:
         known = await db.run(_read)
     if not known.rails:
         return None
-    holding = of(known.rails, agent, workspace)
+    holding = [one for one in known.rails if any(holds(one, agent, workspace) for agent in agents)]
     return RailGuard(holding) if holding else None
 
 
-def of(rails: Sequence[Rail], agent: Agent, workspace: int | None) -> list[Rail]:
-    """Those that hold for the agent in a workspace: also the installation's, and those of the agent's workspace."""
-    places = {None, workspace, agent.workspace_id}
-    found = [one for one in rails if one.row.workspace_id in places]
-    return [one for one in found if not one.row.agents or agent.slug in one.row.agents]
+def holds(rail: Rail, agent: Agent, workspace: int | None) -> bool:
+    """For the agent in a workspace? So do the installation's, and those of the agent's workspace."""
+    is_there = rail.row.workspace_id in (None, workspace, agent.workspace_id)
+    return is_there and (not rail.row.agents or agent.slug in rail.row.agents)
 
 
 def rails_now() -> Sequence[Rail]:
@@ -65,12 +69,14 @@ def rails_now() -> Sequence[Rail]:
 
 
 def _read() -> Snapshot:
-    """Without the database, what was read last stays."""
+    """Without the database, what was read last stays. Raises NotRead if nothing was."""
     started = time.monotonic()
     try:
         rows = list(Guardrail.objects.filter(is_on=True).order_by("order", "created_at"))
     except DatabaseError as problem:
         log.warning("the guardrails cannot be read: %s", problem)
+        if not _kept.was_read:
+            raise NotRead from problem
         return _kept
     found = Snapshot([Rail(row) for row in rows], started)
     keep(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,7 +32,7 @@ Fit = Callable[[str], Sequence[tuple[int, int]]]
 
 
 class TooSlow(Exception):
-    """The text was not searched in time."""
+    """The text was not searched in time, or not in the memory that there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _matches(text: str, rule: Rule, deadline: float, start: int) -> Iterator[Spa
                 if end > begin:
                     yield Span(first + begin, first + end, rule)
             _left(deadline)
-    except TimeoutError:
+    except (TimeoutError, MemoryError):
         raise TooSlow from None
 
 
@@ -150,7 +150,7 @@ def _open_at(text: str, rule: Rule, start: int, deadline: float) -> int:
     while at < len(text):
         try:
             match = rule.pattern.search(text, pos=at, partial=True, timeout=_left(deadline), concurrent=True)
-        except TimeoutError:
+        except (TimeoutError, MemoryError):
             raise TooSlow from None
         if match is None:
             return len(text)
@@ -164,7 +164,7 @@ def _may_grow(text: str, rule: Rule, start: int, deadline: float) -> bool:
     """Could the rest of the text be the beginning of a longer match?"""
     try:
         longer = rule.pattern.fullmatch(text, pos=start, partial=True, timeout=_left(deadline), concurrent=True)
-    except TimeoutError:
+    except (TimeoutError, MemoryError):
         raise TooSlow from None
     return longer is not None and longer.partial
 
@@ -279,8 +279,29 @@ def own_rules(words: str, patterns: str, label: str = "") -> tuple[Rule, ...]:
     return (*found, *(Rule("pattern", label, regex.compile(one)) for one in lines_of(patterns)))
 
 
+@lru_cache(256)
+def may_stream(words: str, patterns: str) -> bool:
+    """Does a text in pieces give the same as the whole?
+
+    Not with somebody's own patterns, of which nobody knows how a match may begin, and not if a word is in a phrase
+    that begins before it.
+    """
+    listed = {one.casefold() for one in lines_of(words)}
+    return not lines_of(patterns) and not any(_has_other(one, listed) for one in listed)
+
+
+def _has_other(phrase: str, listed: Collection[str]) -> bool:
+    lengths = {len(one) for one in listed if len(one) < len(phrase)}
+    starts = [match.start() for match in regex.finditer(r"(?<!\w)\S", phrase, pos=1)]
+    return any(phrase[start : start + length] in listed for start in starts for length in lengths)
+
+
 def lines_of(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+RECURSION = regex.compile(r"\(\?(?:R\)|[+-]?\d+\)|&|P>)")
+"""A pattern that calls a group: `regex` gives it memory without a limit, however little time it has."""
 
 
 def check_patterns(text: str) -> str:
@@ -291,10 +312,12 @@ def check_patterns(text: str) -> str:
     for number, one in enumerate(patterns, 1):
         if len(one) > MAX_PATTERN:
             return f"Line {number} is longer than {MAX_PATTERN} characters. Make several patterns of it."
+        if RECURSION.search(one):
+            return f"Line {number} calls a part of itself, which takes too much memory. Write it without such a call."
         try:
             compiled = regex.compile(one)
             if compiled.search("", timeout=PIECE_SECONDS) is not None:
                 return f"Line {number} matches nothing at all. Let it match at least one character."
-        except (regex.error, OverflowError, RecursionError, TimeoutError) as error:
+        except (regex.error, OverflowError, RecursionError, TimeoutError, MemoryError) as error:
             return f"Line {number} is no regular expression: {error}."
     return ""

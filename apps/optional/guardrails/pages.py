@@ -24,10 +24,11 @@ from parley import db
 MAX_SAMPLE = 20_000  # characters
 
 
-def line(rail: Guardrail) -> str:
+def line(rail: Guardrail, *, names_agents: bool = True) -> str:
     """Such as “Personal data and secrets in what goes to agents: hide what was found · for echo”."""
     what = f"{rail.get_check_kind_display().capitalize()} in {_direction(rail)}: {rail.get_action_display()}"
-    of = f"for {', '.join(rail.agents[:3])}{'…' if len(rail.agents) > 3 else ''}" if rail.agents else ""
+    named = rail.agents if names_agents else []
+    of = f"for {', '.join(named[:3])}{'…' if len(named) > 3 else ''}" if named else ""
     state = "" if rail.is_on else "off"
     watched = "only watches" if rail.only_watch and rail.is_on else ""
     return " · ".join(one for one in (what, of, watched, state) if one)
@@ -77,11 +78,11 @@ async def try_out(request: HttpRequest, guardrail: uuid.UUID | None = None) -> H
 def agent_part(request: HttpRequest, agent: Agent) -> SafeString:
     """On the page of an agent: the guardrails that hold for it in the reader's workspace."""
     principal = principal_of(request)
-    holding = [one.row for one in current.of(current.rails_now(), agent, principal.workspace_id)]
+    holding = [one.row for one in current.rails_now() if current.holds(one, agent, principal.workspace_id)]
     if not holding:
         return SafeString()
     seen = set(Guardrail.objects.visible_to(principal).values_list("pk", flat=True))
-    shown = [(one, line(one), one.pk in seen) for one in holding]
+    shown = [(one, line(one, names_agents=one.pk in seen), one.pk in seen) for one in holding]
     return render_to_string("guardrails/_agent.html", {"rails": shown}, request)
 
 

@@ -5,8 +5,7 @@ Managers declare those of a workspace. Who owns agents may declare some for thes
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,11 +170,6 @@ async def try_out(rail: Guardrail, text: str, way: Way) -> Trial:
     if rail.only_watch:
         return Trial("pass", passed, f"{says} It only notes this.", counts, ms)
     return Trial(rail.action, passed, f"{says} {found.reason}".strip(), counts, ms)
-
-
-def holding(rails: Sequence[Rail], principal: Principal) -> list[str]:
-    """Their names; how often each name occurs does not matter."""
-    return list(Counter(one.row.name for one in rails))
 
 
 FIELDS = ("id", "name", "direction", "check_kind", "action", "agents", "words", "patterns", "categories", "question")

@@ -31,7 +31,7 @@ from apps.engine.cancel import cancel_task
 from apps.engine.finish import Ongoing
 from apps.engine.repeats import was_sent
 from apps.engine.send import accept_and_publish
-from apps.engine.turns import delegation
+from apps.engine.turns import delegation, guarding
 from apps.engine.turns.assignment import Assignment, ReleaseSlot
 from apps.engine.turns.delegation import check_depth, principal_of
 from apps.plans import graphs, jobs, registry
@@ -120,7 +120,7 @@ def _begin_or_go_on(assignment: Assignment) -> Outcome | Ongoing:
         if version is None:
             raise HandlerError(NO_VERSION.format(assignment.agent.slug))
         try:
-            begin_run(task, version, assignment.span)
+            begin_run(task, version, assignment.span, told_to=assignment)
         except MissingInputs as missing:
             return InputRequired(str(missing), slot="inputs", schema=missing.schema)
         except AgentFailure as failure:
@@ -144,11 +144,16 @@ class MissingInputs(Exception):
         self.schema = schema
 
 
-def begin_run(task: Task, version: AgentVersion, traceparent: str = "") -> None:
-    """Create the run of a task, once. Raises MissingInputs, AgentFailure."""
+def begin_run(task: Task, version: AgentVersion, traceparent: str = "", *, told_to: Assignment | None = None) -> None:
+    """Create the run of a task, once. `told_to`: the turn, by which guards let pass what the plan is told.
+
+    Raises MissingInputs, AgentFailure.
+    """
     plan = plan_at(version.pk)
     check_depth(task)
     messages = list(Message.objects.filter(task=task, role=Message.Role.USER).order_by("index"))
+    if told_to is not None:
+        messages = guarding.as_told(told_to, messages)
     if why := registry.why_not_startable(plan.definition, principal_of(task)):
         raise AgentFailure(why, "closed_agents")
     earlier, from_step = _run_to_continue(task, plan, messages[0].metadata.get(RERUN))

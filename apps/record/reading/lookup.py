@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from django.db import models
 
 from apps.accounts.models import User
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.record import lineage
@@ -49,8 +50,7 @@ def find_target(principal: Principal, agent: Agent, message: JSON, *, finds_ques
     if task_id := message.get("taskId"):
         task = find_seen_task(principal, agent, task_id)
         check_may_write(principal, task.context)
-        if task.owner_id != principal.user_id:
-            raise NotYourTask
+        check_may_continue(principal, task)
         if context_id not in ("", task.context.context_id, task.context.name_for(principal)):
             raise InvalidParams("The task belongs to another contextId.", "contextId")
         return Target(task.context, task.pk)
@@ -82,6 +82,17 @@ class NotYourTask(UnsupportedOperation):
 
 class ReadOnlySession(UnsupportedOperation):
     """You may read this session, but not write in it. Ask a manager of the workspace for another role."""
+
+
+def check_may_continue(principal: Principal, task: Task) -> None:
+    """Who began a task goes on with it; managers decide about answers that wait for them. Raises NotYourTask."""
+    if task.owner_id == principal.user_id:
+        return
+    slot = task.slot if principal.can(Permission.SETTINGS) else None
+    while slot and "child" in slot:  # a called agent asks
+        slot = Task.objects.filter(pk=slot["child"]).values_list("slot", flat=True).first()
+    if not (slot and slot.get("guard", {}).get("byManagers") and task.workspace_id == principal.workspace_id):
+        raise NotYourTask
 
 
 def check_may_write(principal: Principal, context: Context) -> None:

@@ -53,7 +53,7 @@ from apps.record.errors import (
 )
 from apps.record.events import JSON
 from apps.record.models import Context, Task
-from apps.record.reading.lookup import NotYourTask, check_may_use, check_may_write, find_session
+from apps.record.reading.lookup import check_may_continue, check_may_use, check_may_write, find_session
 from apps.web.roles import role_refusal
 from apps.web.shell import parse_index, reader_view, session_or_404
 from parley import db
@@ -149,8 +149,9 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
     task = await db.run(_named_task, context, named) if named else None
     if task is not None and task.owner_id != principal.user_id:
         if "asked" in request.POST:
-            raise NotYourTask
-        task = None  # what another person began goes on without this message
+            await db.run(check_may_continue, principal, task)
+        else:
+            task = None  # what another person began goes on without this message
     slot = await db.run(answered_slot, task, message_id(request)) if task else None
     agent = task.agent if task else context.agent
     message = await composed_message(request, principal, agent, slot)
