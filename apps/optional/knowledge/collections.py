@@ -72,8 +72,7 @@ def save(principal: Principal, collection: Collection) -> Collection:
     has_moved = before.project != collection.project
     if has_moved:
         _check_run(before, principal)
-    if is_new or has_moved:
-        check_seen(principal, collection.project)
+    check_seen(principal, collection.project, collection)
     with write_transaction():
         if has_moved:
             Collection.objects.filter(pk=collection.pk).update(is_shared=False)
