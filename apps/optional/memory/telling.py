@@ -81,7 +81,7 @@ def _grown_before(forks: Sequence[Event]) -> set[uuid.UUID]:
     """The forked sessions in which more than marks of forks followed before the fork was made. Each was forked once."""
     later = [Q(context=fork.payload["parent"], index__gt=fork.payload["at"], at__lte=fork.at) for fork in forks]
     found = Event.objects.filter(reduce(or_, later)).exclude(type=EventType.SESSION_FORKED)
-    return set(found.order_by().values_list("context", flat=True).distinct())
+    return set(found.order_by().values_list("context_id", flat=True).distinct())
 
 
 def _within_bound(texts: Iterable[MemoryText]) -> list[JSON]:
