@@ -66,14 +66,8 @@ def _inbound(told: JSON, **more: Any) -> Inbound:
     usual: JSON = {"kind": "message", "event_id": f"message {told['id']}", "message": str(told["id"]), **more}
     usual["event_id"] = f"{usual['event_id']} {conversation}"  # ids of activities are unique in a conversation only
     who = str(person.get("aadObjectId") or person["id"])
-    about: JSON = {
-        "person": who,
-        "name": str(person.get("name") or who),
-        "place": conversation,
-        "thread": root,
-        "server": server,
-    }
-    return Inbound(**about, **usual)
+    usual |= {"person": who, "name": str(person.get("name") or who)}
+    return Inbound(**usual, place=conversation, thread=root, server=server)
 
 
 def _said(told: JSON) -> tuple[str, bool]:
