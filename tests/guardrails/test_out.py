@@ -72,7 +72,7 @@ class Saying(SkillHandler):
     response_type = ResponseType.MESSAGE
 
     async def on_request(self, task: TaskContext):
-        return Completed(f"It is {SECRET}")
+        return Completed(f"It is {SECRET}", metadata={"by": SECRET})
 
 
 async def done_by(ada, agent, message):
@@ -214,7 +214,7 @@ async def test_changed_rail_counts_from_next_turn(ada, agent, rail, said):
     class Changing(SkillHandler):
         async def on_request(self, task: TaskContext):
             await made.adelete()
-            return Completed(f"It is {SECRET}")
+            return Completed(f"It is {SECRET}", metadata={"by": SECRET})
 
     changing = await agent(Changing)
     receipt = await done_by(ada, changing, said())

@@ -29,6 +29,8 @@ class NeedsKey(Refusal):
     kind = Kind.FORBIDDEN
 
 
+HIDDEN = "hidden"
+"""Instead of the name of a tool that a guardrail stopped."""
 INTERRUPTED = (
     "This call was interrupted. Nobody knows whether it took effect. Do not repeat it: say so, or check by other means."
 )
@@ -70,7 +72,8 @@ class TurnApprovals:
         earlier = await db.run(_earlier_result, self.assignment.task.pk, key)
         if earlier is None:
             called = await self.recorder.checked(ToolCall(key, name, arguments))
-            hidden = ToolCall(key, name, {})  # that it was called is recorded in any case
+            called = called or await self.recorder.checked(ToolCall(key, name, {}))
+            hidden = ToolCall(key, HIDDEN, {})  # that something was called is recorded in any case
             await self.recorder.record_now(event_of(called or hidden))
         return earlier
 
