@@ -44,6 +44,7 @@ REASONS = {
     ("apps/operators/doctor/edge.py", "websockets"): "the installation's own address, as outbound resolves it",
     ("apps/accounts/people/single_sign_on.py", "requests"): "a session whose only adapter is the way out",
     ("apps/optional/channels/mail/mailbox.py", "imaplib"): "a session over a connection that outbound opened",
+    ("apps/optional/channels/mail/mailbox.py", "socket"): "how to shut that connection down",
     ("apps/optional/channels/discord/gateway.py", "websockets"): "the types and errors of outbound's connections",
     ("apps/operators/doctor/connections.py", "smtplib"): "the operators' mail server",
     ("platform/agentkit/adapters/http_endpoint.py", "httpx2"): BY_THE_HOST,
