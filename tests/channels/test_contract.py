@@ -154,7 +154,6 @@ async def test_code_links_account_once(talk, bob, ada):
     assert (await Task.objects.aget()).owner_id == bob.pk
 
 
-@can("busy")
 @at_one
 async def test_repeated_code_is_told_the_same(talk, bob, ada):
     def join():
@@ -219,7 +218,6 @@ async def test_others_session_is_not_reached(talk, member):
     assert not await Message.objects.filter(author=member.pk, context=session).aexists()
 
 
-@can("groups")
 @at_one
 async def test_shared_session_takes_members_words(talk, member, ada):
     await talk.do(talk.at.message("ada", "one", key="100.1"))
