@@ -206,7 +206,7 @@ class TestProjects:
 
 
 class TestForgetting:
-    def test_others_go_on_with_what_an_erased_person_shared(self, ada, bob, handbook):
+    def test_others_keep_what_erased_person_shared(self, ada, bob, handbook):
         team = member(ada, bob)
         kept, shared = save(team, Collection(name="Team")), projects.save(team, Project(name="Trip"))
         SHARE.perform(team, kept)

@@ -149,7 +149,7 @@ def test_another_model_replaces_all_vectors(ada, handbook, rules, model, setting
     assert found(ada, "vacation")[0] == "# Absence\nThirty days of leave."
 
 
-def test_vectors_of_a_model_stay_while_it_is_used(ada, rules, settings):
+def test_vectors_stay_while_their_model_is_used(ada, rules, settings):
     settings.EMBEDDING_MODEL = "better"
     assert indexing.drop_unused_vectors() == 0
     work()
@@ -167,14 +167,14 @@ def test_lost_vectors_are_made_again(ada, rules, lost):
     assert kept() == [2]
 
 
-def test_new_model_does_not_wait_for_the_next_look(rules, settings):
+def test_new_model_makes_sources_due_at_once(rules, settings):
     Source.objects.update(watch_hours=24, next_try_at=database_time() + datetime.timedelta(hours=20))
     assert not indexing.due_sources()
     settings.EMBEDDING_MODEL = "better"
     assert list(indexing.due_sources()) == [rules.pk]
 
 
-def test_model_is_not_asked_for_what_cannot_be_kept(handbook, model, monkeypatch):
+def test_model_is_not_asked_in_vain(handbook, model, monkeypatch):
     def refuse(*_):
         raise DatabaseError("no")
 

@@ -22,7 +22,7 @@ from apps.api.shapes import JSON
 from apps.conversations.api.messages import PartBody
 from apps.optional.knowledge import collections, finding, sources
 from apps.optional.knowledge.collections import COLLECTIONS
-from apps.optional.knowledge.finding import Asking, Found
+from apps.optional.knowledge.finding import Asking
 from apps.optional.knowledge.models import AgentCollection, Collection, Source
 from parley import db
 
@@ -138,10 +138,6 @@ class PassagesShape(Shape):
     items = PassageShape(many=True, help_text="The best first.")
 
 
-def passages_json(found: list[Found]) -> JSON:
-    return {"items": PassageShape.list_of(found)}
-
-
 class Collections(ResourceViewSet):
     resource = COLLECTIONS
     shape = CollectionShape
@@ -217,7 +213,7 @@ class Collections(ResourceViewSet):
         row = await db.run(lambda: self.find(collection=collection))
         asked = self.query(Searching)
         found = await finding.search(Asking(self.principal, collections=(row.pk,)), asked["query"], asked["limit"])
-        return Response(passages_json(found))
+        return Response({"items": PassageShape.list_of(found)})
 
     @documented(
         "collections_agents", "List the agents that search a collection", query=Listing,
@@ -255,7 +251,7 @@ class Knowledge(Operations):
         """All that you may see, or what an `agent` searches for you. Programs of agents ask this with a key."""
         asked = self.query(SearchingAll)
         asking = await db.run(self._asking, asked)
-        return Response(passages_json(await finding.search(asking, asked["query"], asked["limit"])))
+        return Response({"items": PassageShape.list_of(await finding.search(asking, asked["query"], asked["limit"]))})
 
     def _asking(self, asked: JSON) -> Asking:
         """Raises AgentNotFound."""

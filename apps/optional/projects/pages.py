@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -22,12 +22,11 @@ from apps.agents.pages.agents import last_used
 from apps.agents.search import find_agents
 from apps.automation.pages.targets import AgentForm
 from apps.conversations.pages.home import chosen_agent
-from apps.conversations.pages.session.sending import guessed_media_type, project_in, refuse_too_large
+from apps.conversations.pages.session.sending import add_uploads, project_in
 from apps.conversations.sessions import commands
 from apps.optional.projects import files, places
 from apps.optional.projects.models import Project, ProjectFile
 from apps.optional.projects.projects import PROJECTS
-from apps.record.content import parts
 from apps.record.errors import Refusal
 from apps.record.projects import project_of
 from apps.record.reading.lookup import find_own_session
@@ -76,14 +75,7 @@ def add_files(request: HttpRequest, project: uuid.UUID) -> HttpResponse:
     principal = principal_of(request)
     row = PROJECTS.find(principal, project)
     try:
-        refuse_too_large(request)
-        chosen = request.FILES.getlist("files")
-        for upload in chosen:
-            content, name = upload.read(), parts.safe_file_name(upload.name or "")
-            labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), content[: parts.HEAD_BYTES])
-            files.add(principal, row, {"raw": base64.b64encode(content).decode(), "filename": name, **labels})
-        said = "Choose a file first." if not chosen else f"{len(chosen)} files were added."
-        messages.info(request, f"{chosen[0].name} was added." if len(chosen) == 1 else said)
+        messages.info(request, add_uploads(request, partial(files.add, principal, row)))
     except (Refusal, QuotaExceeded) as refusal:
         messages.error(request, words_of(refusal))
     return redirect("web:project", project)

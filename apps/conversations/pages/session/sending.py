@@ -266,7 +266,7 @@ def message_from_form(
     files = _uploads(request.FILES, asked)
     files += [SimpleUploadedFile(sample.name, sample.content)] if sample is not None else []
     words = request.POST.get("text", "").replace("\x00", "").strip()
-    said = parts_of(words, [*(_file_part(file, agent) for file in files), *uploaded], answer)
+    said = parts_of(words, [*(file_part(file, agent) for file in files), *uploaded], answer)
     check_taken(agent, said)
     return compose(said, key=message_id(request), references=request.POST.getlist("reference")[:MOST_REFERENCES])
 
@@ -299,12 +299,24 @@ def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[F
     return uploads
 
 
-def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
+def add_uploads(request: HttpRequest, add: Callable[[JSON], object]) -> str:
+    """Add each file of a form, as a part with its content. Returns what was done. Raises TooLarge, and as `add`."""
+    refuse_too_large(request)
+    chosen = request.FILES.getlist("files")
+    for upload in chosen:
+        add(file_part(upload))
+    if len(chosen) == 1:
+        return f"{chosen[0].name} was added."
+    return f"{len(chosen)} files were added." if chosen else "Choose a file first."
+
+
+def file_part(upload: UploadedFile[bytes], agent: Agent | None = None) -> JSON:
+    """With its content. `agent`: who gets it."""
     name = safe_file_name(upload.name or "")
     content = upload.read()
     head = content[: parts.HEAD_BYTES]
     labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), head)
-    if not agent.takes(labels["mediaType"]) and agent.takes("text/*") and parts.is_text(head):
+    if agent and not agent.takes(labels["mediaType"]) and agent.takes("text/*") and parts.is_text(head):
         labels = {"mediaType": "text/plain"}  # code, whose types are many
     return {"raw": base64.b64encode(content).decode(), "filename": name, **labels}
 

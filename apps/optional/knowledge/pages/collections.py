@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -20,12 +20,11 @@ from apps.accounts.principals import Principal
 from apps.accounts.requests.quotas import QuotaExceeded
 from apps.agents.models import Agent
 from apps.conversations.pages.artifacts import part_response
-from apps.conversations.pages.session.sending import guessed_media_type, refuse_too_large
+from apps.conversations.pages.session.sending import add_uploads
 from apps.optional.knowledge import finding, sources
 from apps.optional.knowledge.collections import COLLECTIONS
 from apps.optional.knowledge.finding import Asking
 from apps.optional.knowledge.models import AgentCollection, Collection, Source
-from apps.record.content import parts
 from apps.record.errors import Refusal
 from apps.record.projects import find_project
 from apps.web.resources import Pages, ResourceForm, do, words_of
@@ -128,15 +127,7 @@ def add_files(request: HttpRequest, collection: uuid.UUID) -> HttpResponse:
     principal = principal_of(request)
     row = COLLECTIONS.find(principal, collection)
     try:
-        refuse_too_large(request)
-        chosen = request.FILES.getlist("files")
-        for upload in chosen:
-            content, name = upload.read(), parts.safe_file_name(upload.name or "")
-            labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), content[: parts.HEAD_BYTES])
-            raw = base64.b64encode(content).decode()
-            sources.add_file(principal, row, {"raw": raw, "filename": name, **labels})
-        said = "Choose a file first." if not chosen else f"{len(chosen)} files were added."
-        messages.info(request, f"{chosen[0].name} was added." if len(chosen) == 1 else said)
+        messages.info(request, add_uploads(request, partial(sources.add_file, principal, row)))
     except (Refusal, QuotaExceeded) as refusal:
         messages.error(request, words_of(refusal))
     return redirect("web:collection", collection)
